@@ -1,0 +1,1 @@
+"""The companion package of the course "How models really train"."""
