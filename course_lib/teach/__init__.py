@@ -1,0 +1,1 @@
+"""What makes the package a course: checks, exercises, figures, widgets, notebooks, slides."""

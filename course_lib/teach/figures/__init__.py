@@ -1,0 +1,1 @@
+"""Figures: data in, matplotlib Axes out. Notebook cells call them in one line."""

@@ -1,0 +1,142 @@
+"""Pictures of gradients: one parameter's slope, a step down it, and the gradients of many ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+from torch import Tensor
+
+from course_lib.teach.figures.style import (
+    BLACK,
+    BLUE,
+    GREY,
+    LIGHT,
+    RANK_COLOURS,
+    RANK_MARKERS,
+    VERMILION,
+    course_style,
+    new_axes,
+)
+
+
+def slope_at(
+    offsets: Sequence[float], losses: Sequence[float], slope: float, *, title: str = ""
+) -> Axes:
+    """Draw the loss as one parameter moves, and the straight line that the gradient predicts.
+
+    Args:
+        offsets: how far the parameter was moved; 0 is where it stands.
+        losses: the loss measured at each offset (nats per token).
+        slope: the gradient of the loss by this parameter at offset 0.
+        title: the finding.
+
+    Raises:
+        ValueError: if no offset is 0, so that there is no point to draw the line through.
+    """
+    offsets, losses = list(offsets), list(losses)
+    here = min(range(len(offsets)), key=lambda index: abs(offsets[index]))
+    if abs(offsets[here]) > 1e-9:
+        raise ValueError("one of the offsets must be 0: the line goes through that point")
+    with course_style():
+        _, axes = new_axes(7.5, 3.4)
+        axes.plot(offsets, losses, color=BLUE, label="the loss, measured")
+        line = [losses[here] + slope * offset for offset in offsets]
+        axes.plot(offsets, line, "--", color=VERMILION, label="the gradient's prediction")
+        axes.plot([0], [losses[here]], "o", color=BLACK, markersize=9, zorder=5)
+        axes.annotate(
+            "the parameter now", (0, losses[here]), xytext=(8, -18), textcoords="offset points"
+        )
+        low, high = min(losses), max(losses)
+        margin = 0.25 * (high - low or 1e-6)
+        axes.set_ylim(low - margin, high + margin)
+        axes.set(xlabel="change of the parameter", ylabel="loss (nats per token)", title=title)
+        axes.grid(color=LIGHT)
+        axes.legend(loc="best")
+    return axes
+
+
+def gradients_of_ranks(
+    per_rank: Sequence[Tensor], averaged: Tensor, whole_batch: Tensor, *, title: str = ""
+) -> Axes:
+    """Draw a few elements of one gradient: each rank's own, their average, the whole batch's.
+
+    Args:
+        per_rank: for each rank a vector of the same few elements of its own gradient.
+        averaged: the same elements after averaging over ranks.
+        whole_batch: the same elements computed by one process on the whole batch.
+        title: the finding.
+    """
+    count = len(averaged)
+    with course_style():
+        _, axes = new_axes(8.0, 3.6)
+        axes.axhline(0, color=GREY, linewidth=1)
+        for rank, values in enumerate(per_rank):
+            places = [index - 0.24 + 0.16 * rank for index in range(count)]
+            axes.plot(
+                places,
+                values.tolist(),
+                RANK_MARKERS[rank],
+                color=RANK_COLOURS[rank],
+                markersize=7,
+                label=f"rank {rank} alone",
+            )
+        for index in range(count):
+            value = float(whole_batch[index])
+            axes.plot(
+                [index - 0.4, index + 0.4], [value, value], color=BLACK, linewidth=4, alpha=0.3
+            )
+        axes.plot([], [], color=BLACK, linewidth=4, alpha=0.3, label="whole batch, one process")
+        axes.plot(
+            range(count),
+            averaged.tolist(),
+            "_",
+            color=BLACK,
+            markersize=18,
+            markeredgewidth=2,
+            label="average over ranks",
+        )
+        axes.set_xticks(range(count), [f"[{index}]" for index in range(count)])
+        axes.set(xlabel="element of the gradient", ylabel="gradient", title=title)
+        axes.grid(axis="y", color=LIGHT)
+        axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return axes
+
+
+def step_size(
+    rates: Sequence[float], losses: Sequence[float], chosen: int, *, title: str | None = None
+) -> Axes:
+    """Draw the loss after one step of each learning rate, and mark the chosen one.
+
+    Args:
+        rates: learning rates tried, ascending, the first may be 0 (no step).
+        losses: the loss on the same batch after a step of that rate (nats per token).
+        chosen: the index of the marked rate.
+        title: the finding; None lets the marked point speak.
+    """
+    start, here = losses[0], losses[chosen]
+    verdict = "lower" if here < start else "higher" if here > start else "as before"
+    with course_style():
+        _, axes = new_axes(7.5, 3.4)
+        axes.plot(rates, losses, "-", color=BLUE)
+        axes.axhline(start, color=GREY, linestyle=":", label="before the step")
+        axes.plot([rates[chosen]], [here], "o", color=VERMILION, markersize=12, zorder=5)
+        axes.annotate(
+            f"{here:.2f}",
+            (rates[chosen], here),
+            xytext=(0, 12),
+            textcoords="offset points",
+            ha="center",
+            fontsize=12,
+            fontweight="bold",
+        )
+        if title is None:
+            title = f"A step with rate {rates[chosen]:g}: the loss is {verdict}"
+        span = max(losses) - min(losses) or 1.0
+        axes.set_ylim(min(losses) - 0.12 * span, max(losses) + 0.22 * span)
+        axes.set(
+            xlabel="learning rate", ylabel="loss after the step\n(nats per token)", title=title
+        )
+        axes.grid(color=LIGHT)
+        axes.legend(loc="upper left")
+    return axes
