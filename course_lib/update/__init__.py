@@ -1,0 +1,1 @@
+"""The last stage of a training step: gradients -> parameters."""
