@@ -1,0 +1,1 @@
+"""What the model reads: the first stage of the loop."""

@@ -1,0 +1,1 @@
+"""Problem to logits: the second stage of the loop."""
