@@ -60,7 +60,8 @@ def adopt(notebook_path: Path, folders: CourseFolders) -> Adopted:
     kept = [cell.id for cell in wanted if cell.id in before]
     result.moved = kept != [name for name in before if name in kept]
     text = "\n\n".join(block.strip("\n") for block in out) + "\n"
-    if not all(map(_same, read_text(text).cells, wanted)):
+    reread = read_text(text).cells
+    if len(reread) != len(wanted) or not all(map(_same, reread, wanted)):
         raise UserError(
             f"{notebook_path.name} holds a cell that a chapter's file cannot; edit the chapter."
         )
