@@ -50,9 +50,17 @@ RC = {
 
 @contextmanager
 def course_style() -> Iterator[None]:
-    """Draw in the course's style inside this block; the reader's settings come back after it."""
-    with matplotlib.rc_context(RC):
+    """Draw in the course's style inside this block; the reader's settings come back after it.
+
+    Only our own settings are put back: a notebook switches its backend on with the first figure,
+    and `matplotlib.rc_context` would switch it off again.
+    """
+    before = {name: matplotlib.rcParams[name] for name in RC}
+    matplotlib.rcParams.update(RC)
+    try:
         yield
+    finally:
+        matplotlib.rcParams.update(before)
 
 
 def new_axes(
