@@ -1,0 +1,1 @@
+"""The fifth stage of a training step: many gradients -> one."""

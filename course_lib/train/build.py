@@ -1,0 +1,79 @@
+"""From settings to things: data, device, model, optimizer."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from course_lib.config import TrainConfig
+from course_lib.data.addition import SYMBOLS, Addition
+from course_lib.data.text import TextData
+from course_lib.errors import UserError
+from course_lib.forward.model import Transformer
+from course_lib.ranks import runtime
+from course_lib.update.optimizers import SGD, AdamW
+
+
+def make_data(config: TrainConfig) -> Addition | TextData:
+    """Return what the task reads.
+
+    Raises:
+        UserError: if the text can't be read, is too short, or is not UTF-8.
+    """
+    if config.task == "addition":
+        return Addition(config.digits, config.seed)
+    assert config.text is not None  # TrainConfig has seen to it
+    return TextData.from_file(config.text, config.context, config.seed)
+
+
+def vocabulary_of(data: Addition | TextData) -> str:
+    """Return the characters that the model reads, in the order of their tokens."""
+    return SYMBOLS if isinstance(data, Addition) else data.characters
+
+
+def make_device(config: TrainConfig) -> torch.device:
+    """Return the device of this rank's model.
+
+    Raises:
+        UserError: if this machine or the number of ranks doesn't allow the device that was asked
+            for; the sentence lists those that work.
+    """
+    ranks = runtime.world_size()
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    kind, _, index = config.device.partition(":")
+    works = ["cpu"] + ["cuda"] * (gpus >= ranks)
+    if torch.backends.mps.is_available() and ranks == 1:
+        works.append("mps")
+    if kind not in works or (index and (kind == "cpu" or ranks > 1 or not _is_below(index, gpus))):
+        with_ranks = f" with {ranks} ranks" if ranks > 1 else ""
+        raise UserError(
+            f"device {config.device} can't be used here{with_ranks}: use one of {', '.join(works)}"
+        )
+    if kind == "cuda" and not index:
+        return torch.device("cuda", runtime.local_rank())
+    return torch.device(config.device)
+
+
+def make_model(config: TrainConfig, data: Addition | TextData, device: torch.device) -> Transformer:
+    """Return the model with its first weights, a function of the seed alone."""
+    generator = torch.Generator().manual_seed(config.seed)
+    model = Transformer(config.model(data.vocab_size, data.context), generator)
+    dtype = torch.float64 if config.dtype == "float64" else torch.float32
+    return model.to(device=device, dtype=dtype)
+
+
+def make_optimizer(config: TrainConfig, model: nn.Module) -> Optimizer:
+    """Return the optimizer; weight decay acts on matrices only, not on biases and norms."""
+    params = list(model.parameters())
+    groups = [
+        {"params": [p for p in params if p.dim() >= 2], "weight_decay": config.weight_decay},
+        {"params": [p for p in params if p.dim() < 2], "weight_decay": 0.0},
+    ]
+    if config.optimizer == "sgd":
+        return SGD(groups, lr=config.peak_lr, momentum=config.betas[0])
+    return AdamW(groups, lr=config.peak_lr, betas=config.betas)
+
+
+def _is_below(index: str, gpus: int) -> bool:
+    return index.isdigit() and int(index) < gpus

@@ -1,0 +1,267 @@
+"""The run: steps, evaluations, checkpoints; the same alone, in `launch` and under torchrun.
+
+`fit` draws and prints nothing. It tells what happens by events (events.py), to a function that
+the caller gives, and to the metrics file of the run's folder.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from course_lib.checkpoint import (
+    Checkpoint,
+    parameters_sha256,
+    plain_config,
+    restore_model,
+    save_checkpoint,
+)
+from course_lib.config import TrainConfig
+from course_lib.data.addition import Addition
+from course_lib.data.sharding import rows_per_rank
+from course_lib.data.text import TextData
+from course_lib.errors import UserError
+from course_lib.ranks import runtime
+from course_lib.sync.data_parallel import Flat, GradientSync, NoSync, check_replicas
+from course_lib.train.build import (
+    make_data,
+    make_device,
+    make_model,
+    make_optimizer,
+    vocabulary_of,
+)
+from course_lib.train.evaluate import Score, evaluate, samples
+from course_lib.train.events import (
+    CheckpointSaved,
+    Evaluated,
+    Event,
+    RunEnded,
+    RunStarted,
+    StepDone,
+)
+from course_lib.train.folder import CHECKPOINT, METRICS, MetricsFile, prepare_folder, saved_run
+from course_lib.train.step import learning_rate, train_step
+from course_lib.train.stop import StopSignal
+
+OnEvent = Callable[[Event], None]
+
+
+@dataclass
+class Run:
+    """A run and everything it holds: what `fit` returns.
+
+    history: all events so far; result: the last of them.
+    """
+
+    config: TrainConfig
+    data: Addition | TextData
+    model: nn.Module
+    optimizer: Optimizer
+    sync: GradientSync
+    step: int = 0
+    history: list[Event] = field(default_factory=list)
+
+    @property
+    def result(self) -> RunEnded:
+        """How the run ended."""
+        last = self.history[-1]
+        assert isinstance(last, RunEnded)
+        return last
+
+
+def fit(
+    config: TrainConfig,
+    *,
+    out: Path | str | None = None,
+    resume: bool = False,
+    stop_after: int | None = None,
+    on_event: OnEvent | None = None,
+    stop_file: Path | None = None,
+) -> Run:
+    """Train a model as `config` says, on this process's ranks; a collective call.
+
+    Ctrl-C ends the run after the step in which any rank heard of it, with a checkpoint.
+
+    Args:
+        config: all that decides the run; of a resumed run, what it was started with.
+        out: a folder for checkpoint and metrics; None writes nothing.
+        resume: go on from the checkpoint in `out`.
+        stop_after: end once this many steps are done, and leave the schedule as it is.
+        on_event: called with each event, on rank 0 only.
+        stop_file: a file that asks for a stop once it exists.
+
+    Returns:
+        The run: model, optimizer, history of events (on rank 0), result.
+
+    Raises:
+        UserError: if the batch can't be dealt out to the ranks, the folder can't be used, or the
+            checkpoint is none or another model's.
+        FloatingPointError: if the training diverged; the last checkpoint stays.
+        RuntimeError: if the replicas are not the same to the bit at the end.
+    """
+    rows_per_rank(config.batch_size, runtime.world_size())
+    if stop_after is not None and stop_after < 1:
+        raise UserError(f"stop-after is {stop_after}: use a whole number of at least 1")
+    if out is None and resume:
+        raise UserError("a run is resumed from its folder: give it by --out")
+    folder = None if out is None else Path(out)
+    if folder is not None and runtime.rank() == 0:
+        prepare_folder(folder, resume)
+    run = start_run(config)
+    notes = _resume(run, folder) if folder is not None and resume else ()
+    log = _Log(run, folder, on_event)
+    try:
+        with StopSignal(stop_file) as stop:
+            log.tell(_started(run, notes))
+            _train(run, log, stop, min(config.steps, stop_after or config.steps))
+    finally:
+        log.close()
+    return run
+
+
+def start_run(config: TrainConfig) -> Run:
+    """Make data, model, optimizer and sync for this rank; the model starts the same on all."""
+    data = make_data(config)
+    model = make_model(config, data, make_device(config))
+    sync = Flat(model) if runtime.world_size() > 1 else NoSync()
+    return Run(config, data, model, make_optimizer(config, model), sync)
+
+
+def _train(run: Run, log: _Log, stop: StopSignal, last_step: int) -> None:
+    """Repeat the step until `last_step`, or until a rank wants to stop."""
+    config, score = run.config, Score()
+    started_s, step_time_s, first_step, ended_by = time.perf_counter(), 0.0, run.step, "stop_after"
+    tokens = config.batch_size * run.data.context
+    evaluated_at = saved_at = -1
+    while run.step < last_step:
+        before_s = time.perf_counter()
+        if config.dropout:  # the masks depend on the step, so a resumed run draws the same ones
+            torch.manual_seed(hash((config.seed, run.step, runtime.rank())))
+        report = train_step(run.model, run.data, run.step, run.optimizer, run.sync, config)
+        loss = run.sync.mean(report.loss_sum, report.counted)
+        time_s = time.perf_counter() - before_s
+        step_time_s += time_s
+        rate = learning_rate(config, run.step)
+        run.step += 1
+        log.tell(StepDone(run.step, loss, rate, report.grad_norm, tokens / time_s))
+        if config.eval_every and run.step % config.eval_every == 0:
+            score = log.evaluate()
+            log.save()
+            evaluated_at = saved_at = run.step
+        if run.sync.mean(float(stop.requested()), 1.0) > 0:
+            ended_by = "interrupt"
+            break
+    if run.step == config.steps:
+        ended_by = "finished"
+    if saved_at != run.step:
+        log.save()
+    check_replicas(run.model)
+    if evaluated_at != run.step and ended_by != "interrupt":
+        score = log.evaluate()
+    time_s = time.perf_counter() - started_s
+    steps_done = run.step - first_step
+    log.tell(
+        RunEnded(
+            task=config.task,
+            ranks=runtime.world_size(),
+            step=run.step,
+            steps=config.steps,
+            parameters=_count(run.model),
+            ended_by=ended_by,
+            exact_match=score.exact_match,
+            heldout_problems=score.heldout_problems,
+            validation_loss=score.validation_loss,
+            time_s=time_s,
+            tokens_per_s=steps_done * tokens / step_time_s if steps_done else 0.0,
+            parameters_sha256=parameters_sha256(run.model),
+            samples=samples(run.model, run.data) if ended_by != "interrupt" else (),
+        )
+    )
+
+
+class _Log:
+    """Tells events to the caller and the metrics file, on rank 0; evaluates and saves."""
+
+    def __init__(self, run: Run, folder: Path | None, on_event: OnEvent | None) -> None:
+        self.run, self.folder, self.on_event = run, folder, on_event
+        self.file = None
+        if folder is not None and runtime.rank() == 0:
+            self.file = MetricsFile(folder / METRICS, run.step)
+
+    def tell(self, event: Event) -> None:
+        self.run.history.append(event)
+        if runtime.rank() == 0:
+            if self.file is not None:
+                self.file.write(event)
+            if self.on_event is not None:
+                self.on_event(event)
+
+    def evaluate(self) -> Score:
+        score = evaluate(self.run.model, self.run.data, self.run.sync)
+        self.tell(Evaluated(self.run.step, *score))
+        return score
+
+    def save(self) -> None:
+        if self.folder is None or runtime.rank() != 0:
+            return
+        run = self.run
+        checkpoint = Checkpoint(
+            config=plain_config(run.config),
+            step=run.step,
+            model=run.model.state_dict(),
+            optimizer=run.optimizer.state_dict(),
+            ranks=runtime.world_size(),
+            threads_per_rank=torch.get_num_threads(),
+            vocabulary=vocabulary_of(run.data),
+        )
+        save_checkpoint(self.folder / CHECKPOINT, checkpoint)
+        self.tell(CheckpointSaved(run.step, str(self.folder / CHECKPOINT)))
+
+    def close(self) -> None:
+        if self.file is not None:
+            self.file.close()
+
+
+def _resume(run: Run, folder: Path) -> tuple[str, ...]:
+    """Put the state of the folder's checkpoint into the run; return what the reader should know."""
+    checkpoint, _ = saved_run(folder)
+    path = folder / CHECKPOINT
+    if checkpoint.vocabulary != vocabulary_of(run.data):
+        raise UserError(
+            f"{path} was trained on other characters than {run.config.text} has: "
+            "give the text that the run was started with"
+        )
+    restore_model(run.model, checkpoint, path)
+    run.optimizer.load_state_dict(checkpoint.optimizer)
+    run.step = checkpoint.step
+    if checkpoint.ranks != runtime.world_size():
+        return (
+            f"the run was saved on {checkpoint.ranks} ranks and goes on with "
+            f"{runtime.world_size()}: equal up to rounding, not bit for bit",
+        )
+    torch.set_num_threads(checkpoint.threads_per_rank)
+    return ()
+
+
+def _started(run: Run, notes: tuple[str, ...]) -> RunStarted:
+    return RunStarted(
+        task=run.config.task,
+        ranks=runtime.world_size(),
+        parameters=_count(run.model),
+        step=run.step,
+        steps=run.config.steps,
+        device=str(next(run.model.parameters()).device),
+        dtype=run.config.dtype,
+        threads_per_rank=torch.get_num_threads(),
+        notes=notes,
+    )
+
+
+def _count(model: nn.Module) -> int:
+    return sum(param.numel() for param in model.parameters())
