@@ -38,6 +38,7 @@ class Checkpoint:
     optimizer: the optimizer's state_dict.
     ranks, threads_per_rank: what the bits of the rest of the run depend on.
     vocabulary: the characters that the model reads, in the order of their tokens.
+    data_sha256: of the text that it is trained on, "" for generated data.
     """
 
     config: dict[str, Any]
@@ -47,6 +48,7 @@ class Checkpoint:
     ranks: int
     threads_per_rank: int
     vocabulary: str
+    data_sha256: str
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import torch
 from torch import nn
 from torch.optim import Optimizer
@@ -32,25 +34,43 @@ def vocabulary_of(data: Addition | TextData) -> str:
     return SYMBOLS if isinstance(data, Addition) else data.characters
 
 
-def make_device(config: TrainConfig) -> torch.device:
-    """Return the device of this rank's model.
+def data_sha256(data: Addition | TextData) -> str:
+    """Return the SHA-256 of a text's tokens; additions are generated, and have none: ""."""
+    if isinstance(data, Addition):
+        return ""
+    digest = hashlib.sha256(data.characters.encode("utf-8", "surrogatepass"))
+    for part in (data.training, data.validation):
+        digest.update(part.numpy().tobytes())
+    return digest.hexdigest()
+
+
+def check_device(device: str, ranks: int) -> None:
+    """See that this machine has the device for this many ranks.
 
     Raises:
-        UserError: if this machine or the number of ranks doesn't allow the device that was asked
-            for; the sentence lists those that work.
+        UserError: if it hasn't; the sentence lists the devices that work.
     """
-    ranks = runtime.world_size()
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    kind, _, index = config.device.partition(":")
+    kind, _, index = device.partition(":")
     works = ["cpu"] + ["cuda"] * (gpus >= ranks)
     if torch.backends.mps.is_available() and ranks == 1:
         works.append("mps")
-    if kind not in works or (index and (kind == "cpu" or ranks > 1 or not _is_below(index, gpus))):
+    index_works = not index or (kind == "cuda" and ranks == 1 and _is_below(index, gpus))
+    if kind not in works or not index_works:
         with_ranks = f" with {ranks} ranks" if ranks > 1 else ""
         raise UserError(
-            f"device {config.device} can't be used here{with_ranks}: use one of {', '.join(works)}"
+            f"device {device} can't be used here{with_ranks}: use one of {', '.join(works)}."
         )
-    if kind == "cuda" and not index:
+
+
+def make_device(config: TrainConfig) -> torch.device:
+    """Return the device of this rank's model: of several GPUs each rank has its own.
+
+    Raises:
+        UserError: if this machine or the number of ranks doesn't allow the device asked for.
+    """
+    check_device(config.device, runtime.world_size())
+    if config.device == "cuda":
         return torch.device("cuda", runtime.local_rank())
     return torch.device(config.device)
 

@@ -111,3 +111,19 @@ class RunEnded(Event):
     tokens_per_s: float
     parameters_sha256: str
     samples: tuple[str, ...] = ()
+
+    def summary(self) -> dict[str, Any]:
+        """Return the result as plain data: the line that --json prints."""
+        return {
+            "task": self.task,
+            "ranks": self.ranks,
+            "steps": self.step,
+            "parameters": self.parameters,
+            "exact_match": self.exact_match,
+            "heldout_problems": self.heldout_problems,
+            "validation_loss": self.validation_loss,
+            "time_s": round(self.time_s, 3),
+            "tokens_per_s": round(self.tokens_per_s, 1),
+            "parameters_sha256": self.parameters_sha256,
+            "ended_by": self.ended_by,
+        }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import torch
@@ -30,6 +30,7 @@ from course_lib.errors import UserError
 from course_lib.ranks import runtime
 from course_lib.sync.data_parallel import Flat, GradientSync, NoSync, check_replicas
 from course_lib.train.build import (
+    data_sha256,
     make_data,
     make_device,
     make_model,
@@ -45,7 +46,14 @@ from course_lib.train.events import (
     RunStarted,
     StepDone,
 )
-from course_lib.train.folder import CHECKPOINT, METRICS, MetricsFile, prepare_folder, saved_run
+from course_lib.train.folder import (
+    CHECKPOINT,
+    METRICS,
+    MetricsFile,
+    check_same_run,
+    prepare_folder,
+    saved_run,
+)
 from course_lib.train.step import learning_rate, train_step
 from course_lib.train.stop import StopSignal
 
@@ -134,54 +142,59 @@ def start_run(config: TrainConfig) -> Run:
 
 
 def _train(run: Run, log: _Log, stop: StopSignal, last_step: int) -> None:
-    """Repeat the step until `last_step`, or until a rank wants to stop."""
-    config, score = run.config, Score()
-    started_s, step_time_s, first_step, ended_by = time.perf_counter(), 0.0, run.step, "stop_after"
-    tokens = config.batch_size * run.data.context
-    evaluated_at = saved_at = -1
-    while run.step < last_step:
-        before_s = time.perf_counter()
-        if config.dropout:  # the masks depend on the step, so a resumed run draws the same ones
-            torch.manual_seed(hash((config.seed, run.step, runtime.rank())))
-        report = train_step(run.model, run.data, run.step, run.optimizer, run.sync, config)
-        loss = run.sync.mean(report.loss_sum, report.counted)
-        time_s = time.perf_counter() - before_s
-        step_time_s += time_s
-        rate = learning_rate(config, run.step)
-        run.step += 1
-        log.tell(StepDone(run.step, loss, rate, report.grad_norm, tokens / time_s))
-        if config.eval_every and run.step % config.eval_every == 0:
-            score = log.evaluate()
+    """Repeat the step until `last_step` or a stop; leave a checkpoint and the result."""
+    started_s, first_step = time.perf_counter(), run.step
+    step_time_s = 0.0
+    interrupted = False
+    while run.step < last_step and not interrupted:
+        step_time_s += _step(run, log)
+        if run.config.eval_every and run.step % run.config.eval_every == 0:
+            log.evaluate()
             log.save()
-            evaluated_at = saved_at = run.step
-        if run.sync.mean(float(stop.requested()), 1.0) > 0:
-            ended_by = "interrupt"
-            break
-    if run.step == config.steps:
-        ended_by = "finished"
-    if saved_at != run.step:
-        log.save()
+        # Whoever was asked to stop tells all, or the others would wait for it in the next step.
+        interrupted = run.sync.mean(float(stop.requested()), 1.0) > 0
+    log.save()
     check_replicas(run.model)
-    if evaluated_at != run.step and ended_by != "interrupt":
-        score = log.evaluate()
+    if not interrupted:
+        log.evaluate()
+    tokens = (run.step - first_step) * run.config.batch_size * run.data.context
+    rate = tokens / step_time_s if step_time_s else 0.0
+    log.tell(_ended(run, log.score, interrupted, time.perf_counter() - started_s, rate))
+
+
+def _step(run: Run, log: _Log) -> float:
+    """Do one step, tell it, and return the seconds that it took."""
+    config = run.config
+    started_s = time.perf_counter()
+    if config.dropout:  # the masks depend on the step alone, so a resumed run draws the same ones
+        torch.manual_seed(hash((config.seed, run.step, runtime.rank())))
+    report = train_step(run.model, run.data, run.step, run.optimizer, run.sync, config)
+    loss = run.sync.mean(report.loss_sum, report.counted)
     time_s = time.perf_counter() - started_s
-    steps_done = run.step - first_step
-    log.tell(
-        RunEnded(
-            task=config.task,
-            ranks=runtime.world_size(),
-            step=run.step,
-            steps=config.steps,
-            parameters=_count(run.model),
-            ended_by=ended_by,
-            exact_match=score.exact_match,
-            heldout_problems=score.heldout_problems,
-            validation_loss=score.validation_loss,
-            time_s=time_s,
-            tokens_per_s=steps_done * tokens / step_time_s if steps_done else 0.0,
-            parameters_sha256=parameters_sha256(run.model),
-            samples=samples(run.model, run.data) if ended_by != "interrupt" else (),
-        )
+    rate = config.batch_size * run.data.context / time_s
+    run.step += 1
+    log.tell(StepDone(run.step, loss, learning_rate(config, run.step - 1), report.grad_norm, rate))
+    return time_s
+
+
+def _ended(
+    run: Run, score: Score, interrupted: bool, time_s: float, tokens_per_s: float
+) -> RunEnded:
+    finished = run.step == run.config.steps
+    return RunEnded(
+        task=run.config.task,
+        ranks=runtime.world_size(),
+        step=run.step,
+        steps=run.config.steps,
+        parameters=_count(run.model),
+        ended_by="finished" if finished else "interrupt" if interrupted else "stop_after",
+        exact_match=score.exact_match,
+        heldout_problems=score.heldout_problems,
+        validation_loss=score.validation_loss,
+        time_s=time_s,
+        tokens_per_s=tokens_per_s,
+        parameters_sha256=parameters_sha256(run.model),
+        samples=() if interrupted else samples(run.model, run.data),
     )
 
 
@@ -190,6 +203,8 @@ class _Log:
 
     def __init__(self, run: Run, folder: Path | None, on_event: OnEvent | None) -> None:
         self.run, self.folder, self.on_event = run, folder, on_event
+        self.score = Score()
+        self.scored_at = self.saved_at = -1
         self.file = None
         if folder is not None and runtime.rank() == 0:
             self.file = MetricsFile(folder / METRICS, run.step)
@@ -202,41 +217,54 @@ class _Log:
             if self.on_event is not None:
                 self.on_event(event)
 
-    def evaluate(self) -> Score:
-        score = evaluate(self.run.model, self.run.data, self.run.sync)
-        self.tell(Evaluated(self.run.step, *score))
-        return score
+    def evaluate(self) -> None:
+        """Try the model, unless that was done after this very step."""
+        if self.scored_at == self.run.step:
+            return
+        self.scored_at = self.run.step
+        self.score = evaluate(self.run.model, self.run.data, self.run.sync)
+        self.tell(Evaluated(self.run.step, *self.score))
 
     def save(self) -> None:
-        if self.folder is None or runtime.rank() != 0:
+        """Write the checkpoint, unless that was done after this very step."""
+        if self.saved_at == self.run.step or self.folder is None or runtime.rank() != 0:
             return
-        run = self.run
-        checkpoint = Checkpoint(
-            config=plain_config(run.config),
-            step=run.step,
-            model=run.model.state_dict(),
-            optimizer=run.optimizer.state_dict(),
-            ranks=runtime.world_size(),
-            threads_per_rank=torch.get_num_threads(),
-            vocabulary=vocabulary_of(run.data),
-        )
-        save_checkpoint(self.folder / CHECKPOINT, checkpoint)
-        self.tell(CheckpointSaved(run.step, str(self.folder / CHECKPOINT)))
+        self.saved_at = self.run.step
+        path = self.folder / CHECKPOINT
+        save_checkpoint(path, _checkpoint_of(self.run))
+        self.tell(CheckpointSaved(self.run.step, str(path)))
 
     def close(self) -> None:
         if self.file is not None:
             self.file.close()
 
 
+def _checkpoint_of(run: Run) -> Checkpoint:
+    return Checkpoint(
+        config=plain_config(run.config),
+        step=run.step,
+        model=run.model.state_dict(),
+        optimizer=run.optimizer.state_dict(),
+        ranks=runtime.world_size(),
+        threads_per_rank=torch.get_num_threads(),
+        vocabulary=vocabulary_of(run.data),
+        data_sha256=data_sha256(run.data),
+    )
+
+
 def _resume(run: Run, folder: Path) -> tuple[str, ...]:
     """Put the state of the folder's checkpoint into the run; return what the reader should know."""
-    checkpoint, _ = saved_run(folder)
+    checkpoint, saved = saved_run(folder)
     path = folder / CHECKPOINT
-    if checkpoint.vocabulary != vocabulary_of(run.data):
+    given = asdict(run.config)
+    if checkpoint.data_sha256 == data_sha256(run.data):
+        given.pop("text")  # the same text under another name
+    elif saved.text == run.config.text:
         raise UserError(
-            f"{path} was trained on other characters than {run.config.text} has: "
-            "give the text that the run was started with"
+            f"{saved.text} has changed since the run in {folder} was started: "
+            "give the text as it was, or start a new run by another --out"
         )
+    check_same_run(folder, saved, given)
     restore_model(run.model, checkpoint, path)
     run.optimizer.load_state_dict(checkpoint.optimizer)
     run.step = checkpoint.step
