@@ -1,0 +1,114 @@
+"""A thread beside the answer that ends what can't end itself: deadlocks, and endless compiled code.
+
+A deadlock is seen, not guessed from a time limit: every rank has used next to no processor time for
+a while. Each then writes where its main thread stands, and ends.
+"""
+
+import os
+import sys
+import threading
+import time
+import types
+from typing import Any
+
+from course_lib.teach.checking import agreement as shared
+from course_lib.teach.checking.agreement import Agreement
+from course_lib.teach.checking.log import Log
+
+LOOK_EVERY_S = 0.05
+DEADLOCK_S = 1.2
+IDLE_SHARE = 0.05
+HARD_LIMIT_GRACE_S = 0.7
+COMMUNICATION = ("torch.distributed.distributed_c10d", "course_lib.ranks.links")
+
+
+class Watchdog:
+    """Watches the thread that makes it, until `stop`.
+
+    Args:
+        log: this rank's log; gets where the rank waited.
+        agreement: what the ranks share.
+        time_limit_s: after this and a little more, the process is ended whatever it does.
+        modules: names of modules whose code is the learner's.
+    """
+
+    def __init__(
+        self, log: Log, agreement: Agreement, time_limit_s: float, modules: tuple[str, ...]
+    ) -> None:
+        self._log, self._agreement, self._modules = log, agreement, modules
+        self._hard_limit_s = time.monotonic() + time_limit_s + HARD_LIMIT_GRACE_S
+        self._main = threading.get_ident()
+        self._stopped = threading.Event()
+        threading.Thread(target=self._watch, name="course-watchdog", daemon=True).start()
+
+    def stop(self) -> None:
+        """Stop watching."""
+        self._stopped.set()
+
+    def _watch(self) -> None:
+        since_s, used_s = time.monotonic(), time.process_time()
+        while not self._stopped.wait(LOOK_EVERY_S):
+            now_s = time.monotonic()
+            if now_s > self._hard_limit_s:
+                self._tell_and_end("timeout")
+            states = self._agreement.states()
+            if shared.OVER in states and states[self._agreement.rank] != shared.OVER:
+                os._exit(0)
+            if shared.TOLD in states:
+                self._tell_and_end("deadlock")
+            if states[self._agreement.rank] == shared.DONE:
+                since_s, used_s = now_s, time.process_time()
+            elif time.process_time() - used_s > IDLE_SHARE * max(now_s - since_s, LOOK_EVERY_S):
+                self._agreement.set_state(shared.BUSY)
+                since_s, used_s = now_s, time.process_time()
+            elif now_s - since_s > DEADLOCK_S:
+                self._agreement.set_state(shared.IDLE)
+            if self._agreement.world_size > 1 and self._is_deadlock():
+                self._tell_and_end("deadlock")
+
+    def _is_deadlock(self) -> bool:
+        states = self._agreement.states()
+        return shared.IDLE in states and set(states) <= {shared.IDLE, shared.DONE}
+
+    def _tell_and_end(self, kind: str) -> None:
+        """Write where this rank stands, give the others a moment to do the same, and exit."""
+        done = self._agreement.states()[self._agreement.rank] == shared.DONE
+        waits = "" if done else waiting_for(sys._current_frames().get(self._main))
+        line = None if done else self._learners_line()
+        self._log.stuck(kind, waits, line)
+        self._agreement.set_state(shared.TOLD)
+        deadline = time.monotonic() + 0.3
+        while set(self._agreement.states()) != {shared.TOLD} and time.monotonic() < deadline:
+            time.sleep(0.005)
+        os._exit(0)
+
+    def _learners_line(self) -> tuple[str, int] | None:
+        frame = sys._current_frames().get(self._main)
+        while frame is not None and frame.f_code.co_name != "run_property":
+            if frame.f_globals.get("__name__") in self._modules:
+                return frame.f_code.co_filename, frame.f_lineno
+            frame = frame.f_back
+        return None
+
+
+def waiting_for(frame: types.FrameType | None) -> str:
+    """Return "recv from rank 1" or "all_reduce" for a main thread inside a collective, else ''.
+
+    Args:
+        frame: the thread's innermost frame.
+    """
+    found = ""
+    while frame is not None and frame.f_code.co_name != "run_property":
+        module = frame.f_globals.get("__name__", "")
+        name = frame.f_code.co_name
+        if module in COMMUNICATION and name != "wrapper" and not name.startswith("_"):
+            found = name + _peer(frame.f_locals)
+        frame = frame.f_back
+    return found
+
+
+def _peer(local_names: dict[str, Any]) -> str:
+    for name, word in (("src", "from"), ("source", "from"), ("dst", "to"), ("destination", "to")):
+        if isinstance(local_names.get(name), int):
+            return f" {word} rank {local_names[name]}"
+    return ""
