@@ -64,8 +64,10 @@ class BlockSaved(NamedTuple):
 def attention(
     x: Float[Tensor, "B T D"], weights: AttentionWeights, heads: int, kernels: str = "readable"
 ) -> tuple[Float[Tensor, "B T D"], AttentionSaved]:
-    """Let each token gather from those before it: project, attend in each head, join, project
-    back."""
+    """Let each token gather from those before it, in H heads side by side.
+
+    Project to queries, keys and values, attend in each head, join the heads, project back.
+    """
     use = KERNEL_MODULES[kernels]
     query, saved_query = use.linear(x, weights.query)
     key, saved_key = use.linear(x, weights.key)

@@ -38,8 +38,7 @@ class TransformerSaved(NamedTuple):
 
 
 class Parameters(nn.Module):
-    """Registers nested tuples of tensors as parameters, under the names that the nesting gives
-    them."""
+    """Registers nested tuples of tensors as parameters, named as they are nested."""
 
     def __init__(self, weights: Any) -> None:
         super().__init__()
@@ -84,29 +83,30 @@ class Transformer(Parameters):
         Raises:
             ValueError: more tokens than the context.
         """
-        return self.forward_saved(tokens)[0]
+        return self._run(tokens, self.config.kernels)[0]
 
     def forward_saved(
         self, tokens: Int[Tensor, "B T"]
     ) -> tuple[Float[Tensor, "B T V"], TransformerSaved]:
-        """Return the logits, and what the backward pass by hand needs (with readable kernels
-        only)."""
-        config, weights = self.config, self.weights()
+        """Return the logits and what the backward pass by hand needs, always by readable layers."""
+        return self._run(tokens, "readable")
+
+    def _run(
+        self, tokens: Int[Tensor, "B T"], kernels: str
+    ) -> tuple[Float[Tensor, "B T V"], TransformerSaved]:
+        config, weights, use = self.config, self.weights(), KERNEL_MODULES[kernels]
         count = tokens.shape[-1]
         if count > config.context:
             raise ValueError(
-                f"{count} tokens are too many: the model reads at most {config.context}."
+                f"{count} tokens are too many: the model reads {config.context} at most."
             )
-        use = KERNEL_MODULES[config.kernels]
         places = torch.arange(count, device=tokens.device)
         token_part, saved_token = embedding(tokens, weights.token_embedding)
         place_part, saved_place = embedding(places, weights.position_embedding)
         x, saved_dropout = dropout(token_part + place_part, config.dropout, self.training)
         saved_blocks = []
         for each in weights.blocks:
-            x, saved_block = block(
-                x, each, config.heads, config.kernels, config.dropout, self.training
-            )
+            x, saved_block = block(x, each, config.heads, kernels, config.dropout, self.training)
             saved_blocks.append(saved_block)
         x, saved_norm = use.layer_norm(x, weights.final_norm)
         head = weights.token_embedding if weights.head is None else weights.head

@@ -5,10 +5,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from course_lib.config import ModelConfig
 from course_lib.forward.model import Transformer
-from course_lib.forward.weights import BlockWeights, NormWeights, TransformerWeights
+from course_lib.forward.weights import BlockWeights, TransformerWeights
 
 
 def scattered(model: Transformer, seed: int = 0) -> Transformer:
@@ -29,57 +30,46 @@ def small_model(dtype: torch.dtype = torch.float64, seed: int = 0, **changes: An
     return scattered(model.to(dtype), seed)
 
 
-def torch_norm(weights: NormWeights) -> nn.LayerNorm:
-    norm = nn.LayerNorm(weights.weight.numel(), dtype=weights.weight.dtype)
-    norm.load_state_dict({"weight": weights.weight, "bias": weights.bias})
-    return norm
-
-
-def torch_block(weights: BlockWeights, heads: int) -> nn.TransformerEncoderLayer:
-    """Return nn.TransformerEncoderLayer with our block's weights (and a key bias of 0)."""
+def block_state(weights: BlockWeights) -> dict[str, Tensor]:
+    """Return our block's weights under the names of nn.TransformerEncoderLayer, the key bias 0."""
     attention, mlp = weights.attention, weights.mlp
-    width, hidden = attention.query.weight.shape[0], mlp.up.weight.shape[0]
-    layer = nn.TransformerEncoderLayer(
-        width,
-        heads,
-        hidden,
-        dropout=0.0,
-        activation="gelu",
-        batch_first=True,
-        norm_first=True,
-        dtype=mlp.up.weight.dtype,
-    )
+    width = attention.query.weight.shape[0]
     projections = (attention.query, attention.key, attention.value)
-    biases = [torch.zeros(width) if part.bias is None else part.bias for part in projections]
-    layer.load_state_dict(
-        {
-            "self_attn.in_proj_weight": torch.cat([part.weight for part in projections]),
-            "self_attn.in_proj_bias": torch.cat(biases),
-            "self_attn.out_proj.weight": attention.output.weight,
-            "self_attn.out_proj.bias": attention.output.bias,
-            "linear1.weight": mlp.up.weight,
-            "linear1.bias": mlp.up.bias,
-            "linear2.weight": mlp.down.weight,
-            "linear2.bias": mlp.down.bias,
-            "norm1.weight": weights.norm1.weight,
-            "norm1.bias": weights.norm1.bias,
-            "norm2.weight": weights.norm2.weight,
-            "norm2.bias": weights.norm2.bias,
-        }
+    no_bias = torch.zeros(width, dtype=attention.query.weight.dtype)
+    biases = [no_bias if part.bias is None else part.bias for part in projections]
+    state = {
+        "self_attn.in_proj_weight": torch.cat([part.weight for part in projections]),
+        "self_attn.in_proj_bias": torch.cat(biases),
+    }
+    for name, part in (
+        ("self_attn.out_proj", attention.output),
+        ("linear1", mlp.up),
+        ("linear2", mlp.down),
+        ("norm1", weights.norm1),
+        ("norm2", weights.norm2),
+    ):
+        assert part.bias is not None
+        state |= {f"{name}.weight": part.weight, f"{name}.bias": part.bias}
+    return state
+
+
+def torch_block(weights: BlockWeights, heads: int, x: Tensor) -> Tensor:
+    """Return what nn.TransformerEncoderLayer makes of x with our weights; gradients reach them."""
+    hidden, width = weights.mlp.up.weight.shape
+    layer = nn.TransformerEncoderLayer(
+        width, heads, hidden, 0.0, "gelu", batch_first=True, norm_first=True, dtype=x.dtype
     )
-    return layer
+    mask = nn.Transformer.generate_square_subsequent_mask(x.shape[1], dtype=x.dtype)
+    call = {"src_mask": mask, "is_causal": True}
+    return torch.func.functional_call(layer, block_state(weights), (x,), call)
 
 
 def torch_forward(weights: TransformerWeights, heads: int, tokens: Tensor) -> Tensor:
-    """Return the logits of the same model made of torch's own modules."""
-    count = tokens.shape[1]
-    mask = nn.Transformer.generate_square_subsequent_mask(
-        count, dtype=weights.token_embedding.dtype
-    )
-    x = nn.Embedding.from_pretrained(weights.token_embedding)(tokens)
-    x = x + weights.position_embedding[:count]
+    """Return the logits of the same model made of torch's own; gradients reach our weights."""
+    x = F.embedding(tokens, weights.token_embedding)
+    x = x + weights.position_embedding[: tokens.shape[1]]
     for block in weights.blocks:
-        x = torch_block(block, heads)(x, src_mask=mask, is_causal=True)
-    x = torch_norm(weights.final_norm)(x)
+        x = torch_block(block, heads, x)
+    x = F.layer_norm(x, x.shape[-1:], *weights.final_norm)
     head = weights.token_embedding if weights.head is None else weights.head
-    return x @ head.T
+    return F.linear(x, head)

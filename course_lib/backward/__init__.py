@@ -1,0 +1,1 @@
+"""Loss to gradients: the fourth stage of the loop, by hand."""
