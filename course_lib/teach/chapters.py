@@ -87,7 +87,7 @@ def chapter_paths(folder: Path, numbers: list[str] | None = None) -> list[Path]:
         raise UserError(f"There is no chapter in {folder}: chapters are named like 00_one_step.py.")
     if not numbers:
         return paths
-    chosen = []
+    chosen: list[Path] = []
     for number in numbers:
         wanted = Path(number).stem
         found = [

@@ -1,4 +1,4 @@
-"""Every chapter of the course: rules kept, editions equal, and a student edition that runs blank."""
+"""Every chapter of the course: rules kept, editions equal, a student edition that runs blank."""
 
 from pathlib import Path
 
