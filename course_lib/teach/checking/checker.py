@@ -5,7 +5,7 @@ from typing import Any
 from course_lib.errors import UserError
 from course_lib.teach.checking import sandbox, source
 from course_lib.teach.checking.exercise import Exercise
-from course_lib.teach.checking.judge import SourceAnswer, error_text, judge
+from course_lib.teach.checking.judge import ANSWER_FILE, SourceAnswer, error_text, judge
 from course_lib.teach.checking.log import Log
 from course_lib.teach.checking.result import CheckResult, Failure, Mark
 
@@ -53,7 +53,29 @@ def check_source(exercise: Exercise, answer: SourceAnswer) -> CheckResult:
     blank = source.blanks().get(exercise.id)
     if source.is_blank_source(answer.source, answer.name, blank):
         return blank_result(exercise)
-    return _check_in_sandbox(exercise, answer, ("__main__",), answer.source, "<answer>")
+    return _check_in_sandbox(exercise, answer, ("__main__",), answer.source, ANSWER_FILE)
+
+
+def check_sources(
+    exercise: Exercise, answers: list[SourceAnswer], time_limit_s: float = 2.0
+) -> list[CheckResult]:
+    """Check many texts, without a look at whether they are blank; in one process where that can be.
+
+    Args:
+        exercise: what to check them against.
+        answers: the texts.
+        time_limit_s: for each answer, where they share a process.
+    """
+    if exercise.ranks:
+        return [
+            _check_in_sandbox(exercise, answer, ("__main__",), answer.source, ANSWER_FILE)
+            for answer in answers
+        ]
+    logs = sandbox.run_batch(exercise, answers, time_limit_s)
+    return [
+        _result(exercise, {1: [log]}, answer.source, ANSWER_FILE)
+        for log, answer in zip(logs, answers, strict=True)
+    ]
 
 
 def blank_result(exercise: Exercise) -> CheckResult:
@@ -101,6 +123,8 @@ def _result(
     elif sudden:
         running = [at for log in logs for at in (log.current, log.failed) if at is not None]
         failed = min(running, default=None)
+    if failure is None and not _all_held(exercise, runs):
+        failure = Failure("crashed", "the answer ended before all properties were tried")
     if failure is None:
         lines = [("ok", prop.text) for prop in exercise.properties]
         return CheckResult(exercise.id, exercise.title, "passed", tuple(lines))  # type: ignore[arg-type]
@@ -111,6 +135,19 @@ def _result(
         before = failed is not None and index < failed
         marks.append("wrong" if index == failed else "ok" if before else "not tried")
     return _failed(exercise, marks, failure, printed)
+
+
+def _all_held(exercise: Exercise, runs: dict[int, list[Log]]) -> bool:
+    """Tell whether every rank logged every property: silence is never a pass."""
+    for world_size, logs in runs.items():
+        indices = [
+            index
+            for index, prop in enumerate(exercise.properties)
+            if not prop.ranks or world_size in prop.ranks
+        ]
+        if any(log.passed != indices for log in logs):
+            return False
+    return True
 
 
 def _failed(

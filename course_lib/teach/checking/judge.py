@@ -166,7 +166,7 @@ def _explain(
     error: BaseException, prop: Property, modules: tuple[str, ...], exercise: Exercise
 ) -> dict[str, Any]:
     """Return the failure's fields: kind, expected, came, likely, line."""
-    line = _learners_line(error, modules)
+    line = learners_line(error, modules)
     if isinstance(error, Wrong):
         likely = error.likely or prop.likely
         return {"kind": "wrong", "expected": error.expected, "came": error.came, "likely": likely}
@@ -206,7 +206,7 @@ def error_text(error: BaseException) -> str:
     return f"{type(error).__name__}: {message}".removesuffix(": ")
 
 
-def _learners_line(error: BaseException, modules: tuple[str, ...]) -> tuple[str, int] | None:
+def learners_line(error: BaseException, modules: tuple[str, ...]) -> tuple[str, int] | None:
     """Return (file, line) of the innermost frame of the learner's code, or None."""
     found = None
     for frame, line_number in traceback.walk_tb(error.__traceback__):

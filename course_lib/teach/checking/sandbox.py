@@ -1,8 +1,10 @@
 """Runs an answer in processes of its own: started fresh, limited, ended whatever they do."""
 
 import contextlib
+import dataclasses
 import shutil
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,16 @@ from course_lib.ranks import Outcome, run_ranks
 from course_lib.ranks.report import death_line
 from course_lib.teach.checking.agreement import Agreement
 from course_lib.teach.checking.exercise import Exercise
-from course_lib.teach.checking.judge import SourceAnswer, error_text, judge, steps_of
+from course_lib.teach.checking.judge import (
+    ANSWER_FILE,
+    OutOfTime,
+    SourceAnswer,
+    error_text,
+    judge,
+    learners_line,
+    steps_of,
+    time_limit,
+)
 from course_lib.teach.checking.log import Log
 from course_lib.teach.checking.watchdog import Watchdog
 
@@ -78,22 +89,110 @@ def judge_on_rank(
     from course_lib.ranks import runtime
 
     rank, world_size = runtime.rank(), runtime.world_size()
-    if isinstance(exercise, str):
-        from course_lib.teach.exercises import registry
-
-        exercise = registry.get(exercise)
+    exercise = _resolved(exercise)
     log = Log(_log_path(Path(folder), rank))
-    if isinstance(answer, SourceAnswer):
-        try:
-            answer = answer.load()
-        except BaseException as error:
-            log.failed_with(-1, {"kind": "raised", "came": error_text(error)})
-            return
+    answer = _loaded(answer, log, exercise.time_limit_s)
+    if log.failure is not None:
+        return
     agreement = Agreement(Path(folder) / "agreement", rank, world_size, steps_of(exercise))
     limit_memory(exercise.memory_limit_bytes)
     watchdog = Watchdog(log, agreement, exercise.time_limit_s, modules)
     judge(exercise, answer, log, modules, agreement)
     watchdog.stop()
+
+
+def run_batch(
+    exercise: Exercise, answers: Sequence[SourceAnswer], time_limit_s: float
+) -> list[Log]:
+    """Judge many answers one after another in one process: for tests, where starting costs most.
+
+    An answer that kills the process, or that no alarm stops, is logged as such, and a new process
+    goes on after it.
+
+    Args:
+        exercise: an exercise that needs no ranks.
+        answers: the texts to judge.
+        time_limit_s: for each of them.
+
+    Raises:
+        ValueError: the exercise runs on several ranks.
+    """
+    if exercise.ranks:
+        raise ValueError(f"exercise {exercise.id} runs on ranks: judge its answers one by one")
+    logs: list[Log] = []
+    with tempfile.TemporaryDirectory(prefix="course-check-") as folder:
+        while len(logs) < len(answers):
+            first = len(logs)
+            arguments = (_by_reference(exercise), list(answers), folder, first, time_limit_s)
+            limit_s = START_LIMIT_S + time_limit_s * len(answers)
+            outcome = run_ranks(judge_batch_on_rank, *arguments, world_size=1, timeout_s=limit_s)
+            judged = outcome.results[0] if outcome.ok else _last_begun(folder, first) + 1
+            logs += [Log.read(_log_path(Path(folder), index)) for index in range(first, judged)]
+            if not outcome.ok and logs[-1].failure is None:
+                came = "the answer's process had to be ended"
+                logs[-1].failed_with(logs[-1].current or 0, {"kind": "crashed", "came": came})
+    return logs
+
+
+def judge_batch_on_rank(
+    exercise: Exercise | str,
+    answers: list[SourceAnswer],
+    folder: str,
+    first: int,
+    time_limit_s: float,
+) -> int:
+    """Inside one process: judge the answers from `first` on; return how many are judged by then."""
+    exercise = _resolved(exercise)
+    limit_memory(exercise.memory_limit_bytes)
+    for index in range(first, len(answers)):
+        log = Log(_log_path(Path(folder), index))
+        log.path.touch()  # type: ignore[union-attr]
+        agreement_path = Path(folder) / f"agreement{index}"
+        Agreement.create(agreement_path, 1, steps_of(exercise))
+        agreement = Agreement(agreement_path, 0, 1, steps_of(exercise))
+        watchdog = Watchdog(log, agreement, time_limit_s, ("__main__",))
+        limited = dataclasses.replace(exercise, time_limit_s=time_limit_s)
+        answer = _loaded(answers[index], log, time_limit_s)
+        if log.failure is None:
+            judge(limited, answer, log)
+        watchdog.stop()
+    return len(answers)
+
+
+def _last_begun(folder: str, first: int) -> int:
+    index = first
+    while _log_path(Path(folder), index + 1).exists():
+        index += 1
+    return index
+
+
+def _loaded(answer: Any, log: Log, time_limit_s: float) -> Any:
+    """Return a SourceAnswer's object, any other as it is; a cell that fails is logged."""
+    if not isinstance(answer, SourceAnswer):
+        return answer
+    try:
+        with time_limit(time_limit_s):
+            return answer.load()
+    except OutOfTime:
+        came = f"the cell is still running after {time_limit_s:g} s"
+        log.failed_with(-1, {"kind": "timeout", "came": came})
+    except BaseException as error:
+        log.failed_with(-1, {"kind": "raised", "came": error_text(error), "line": _line(error)})
+    return None
+
+
+def _line(error: BaseException) -> tuple[str, int] | None:
+    if isinstance(error, SyntaxError) and error.lineno:
+        return ANSWER_FILE, error.lineno
+    return learners_line(error, ("__main__",))
+
+
+def _resolved(exercise: Exercise | str) -> Exercise:
+    if isinstance(exercise, Exercise):
+        return exercise
+    from course_lib.teach.exercises import registry
+
+    return registry.get(exercise)
 
 
 def _ended(outcome: Outcome, logs: list[Log]) -> Ended:

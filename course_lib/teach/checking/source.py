@@ -14,8 +14,7 @@ from typing import Any
 
 from course_lib.paths import course_folders
 
-
-_NOTHING = ([], ["Expr(value=Constant(value=Ellipsis))"], ["Pass()"])
+_NOTHING: tuple[list[str], ...] = ([], ["Expr(value=Constant(value=Ellipsis))"], ["Pass()"])
 
 
 @dataclass(frozen=True)
@@ -140,35 +139,6 @@ def describe_line(line: tuple[str, int] | None, cell_file: str, cell: str) -> st
         lines, where = [text.rstrip("\n") for text in linecache.getlines(file)], "an earlier cell"
     text = lines[number - 1].strip() if 0 < number <= len(lines) else ""
     return f"line {number} of {where}" + (f": `{text}`" if text else "")
-
-
-def prelude(cells: list[str]) -> str:
-    """Return what earlier cells define: their imports, functions, classes and constants.
-
-    Args:
-        cells: the code cells before an exercise's, in order; magics and broken cells are left out.
-    """
-    kept: list[ast.stmt] = []
-    for cell in cells:
-        lines = cell.splitlines()
-        if any(line.startswith("%%") for line in lines):
-            continue
-        plain = "\n".join(line for line in lines if not line.lstrip().startswith(("%", "!")))
-        try:
-            statements = ast.parse(plain).body
-        except SyntaxError:
-            continue
-        kept += [statement for statement in statements if _only_defines(statement)]
-    return "\n".join(ast.unparse(statement) for statement in kept)
-
-
-def _only_defines(statement: ast.stmt) -> bool:
-    if isinstance(statement, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef):
-        return True
-    if not isinstance(statement, ast.Assign | ast.AnnAssign) or statement.value is None:
-        return False
-    # A call may train a model for a minute; a constant can't.
-    return not any(isinstance(node, ast.Call | ast.Await) for node in ast.walk(statement.value))
 
 
 def _find(tree: ast.Module, name: str) -> ast.stmt | None:

@@ -42,6 +42,10 @@ def _mistaken_updates(parameter: Tensor, gradient: Tensor, rate: float) -> list[
         (step, "That is the step alone: subtract it from the old parameter."),
         (-step, "That is the step alone: add the old parameter."),
         (step - parameter, "The signs are swapped: old parameter minus the step."),
+        (
+            parameter - rate * gradient.abs(),
+            "A negative gradient must raise the parameter: keep the gradient's sign.",
+        ),
         (parameter, "The parameter is unchanged: subtract rate × gradient from it."),
         (parameter * (1 - step), "The step is subtracted from the parameter, not from 1."),
         (gradient - rate * parameter, "Parameter and gradient have changed places."),
@@ -63,6 +67,7 @@ def _one_number(answer: Update) -> None:
 @UPDATE.property(
     "every element takes its own step, whatever its gradient's sign",
     cases={"shape (3,)": (3,), "shape (2, 4)": (2, 4)},
+    likely="Element i of the gradient moves element i of the parameter, and no other.",
 )
 def _each_element(answer: Update, shape: tuple[int, ...]) -> None:
     torch.manual_seed(1)
@@ -87,7 +92,7 @@ AVERAGE = Exercise(
         "A mean times its count is a sum: counts[r] * gradients[r] is the sum over rank r's rows.",
         "Add those sums over the ranks and divide once, by sum(counts).",
     ),
-    forbidden=("torch.distributed.all_reduce",),
+    forbidden=("numpy.average",),
 )
 
 
@@ -154,7 +159,9 @@ def _equals_autograd(answer: Average, counts: tuple[int, ...]) -> None:
     expect_close(got, gradient(slice(None)), mistakes=_mistaken_averages(own, counts))
 
 
-@AVERAGE.property("a rank without a row has no say")
+@AVERAGE.property(
+    "a rank without a row has no say", likely="A count of 0 gives the weight 0, and the rest go on."
+)
 def _empty_rank(answer: Average) -> None:
     _check_average(answer, [torch.tensor([4.0]), torch.zeros(1), torch.tensor([1.0])], [2, 0, 4])
 
@@ -166,8 +173,8 @@ def _inputs_stay(answer: Average) -> None:
     expect_close(answer(gradients, counts), torch.tensor([2.5, 4.25]))
     expect_equal(counts, [1, 3], what="`counts` stays as it was")
     expect_equal(len(gradients), 2, what="`gradients` keeps its length")
-    for gradient, copy in zip(gradients, before, strict=True):
-        expect_unchanged(gradient, copy, "gradients")
+    for rank, (gradient, copy) in enumerate(zip(gradients, before, strict=True)):
+        expect_unchanged(gradient, copy, f"gradients[{rank}]")
 
 
 STAGES = ("data", "forward", "loss", "backward", "sync", "update")
