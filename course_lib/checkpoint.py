@@ -16,6 +16,7 @@ import hashlib
 import os
 import shutil
 import tempfile
+import warnings
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -81,7 +82,7 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     except OSError as error:
         raise UserError(
             f"{path} can't be written ({(error.strerror or 'error').lower()}): "
-            "give a folder on a disk with room that you may write to"
+            "give a folder on a disk with room that you may write to."
         ) from None
     finally:
         if temporary is not None:
@@ -97,15 +98,17 @@ def load_checkpoint(path: Path) -> Checkpoint:
             names the file, and the previous one where it is whole.
     """
     if not path.is_file():
-        raise UserError(f"there is no checkpoint {path}: give the folder of a run that was saved")
+        raise UserError(f"there is no checkpoint {path}: give the folder of a run that was saved.")
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of another program's file; the sentence below is ours
+            content = torch.load(path, map_location="cpu", weights_only=True)
         if content["format"] != FORMAT:
             raise KeyError(content["format"])
         return Checkpoint(**{name: content[name] for name in _field_names()})
     except OSError as error:
         reason = (error.strerror or "error").lower()
-        raise UserError(f"{path} can't be read ({reason}): give a file that you may read") from None
+        raise UserError(f"{path} can't be read ({reason}): give a file that you may read.") from None
     except Exception:  # whatever a damaged or foreign file makes the reader raise
         raise UserError(
             f"{path} is not a whole checkpoint of this course (cut short, or another program's): "
@@ -131,7 +134,7 @@ def restore_model(model: nn.Module, checkpoint: Checkpoint, path: Path) -> None:
             raise UserError(
                 f"{path} is another model's: {name} is {_shape_words(shapes[0])} there and "
                 f"{_shape_words(shapes[1])} here; give the checkpoint of this model, or start "
-                "in another folder"
+                "in another folder."
             )
     model.load_state_dict(have)
 
@@ -203,8 +206,8 @@ def _way_out(path: Path) -> str:
     if path != previous and previous.is_file():
         with contextlib.suppress(UserError):
             step = load_checkpoint(previous).step
-            return f"the one before it (step {step}) is whole; rename {previous.name} to go on"
-    return "start again in another folder, or give another checkpoint"
+            return f"the one before it (step {step}) is whole; rename {previous.name} to go on."
+    return "start again in another folder, or give another checkpoint."
 
 
 def _shape_words(shape: tuple[int, ...] | None) -> str:

@@ -115,9 +115,9 @@ def fit(
     """
     rows_per_rank(config.batch_size, runtime.world_size())
     if stop_after is not None and stop_after < 1:
-        raise UserError(f"stop-after is {stop_after}: use a whole number of at least 1")
+        raise UserError(f"stop-after is {stop_after}: use a whole number of at least 1.")
     if out is None and resume:
-        raise UserError("a run is resumed from its folder: give it by --out")
+        raise UserError("a run is resumed from its folder: give it by --out.")
     folder = None if out is None else Path(out)
     if folder is not None and runtime.rank() == 0:
         prepare_folder(folder, resume)
@@ -262,7 +262,7 @@ def _resume(run: Run, folder: Path) -> tuple[str, ...]:
     elif saved.text == run.config.text:
         raise UserError(
             f"{saved.text} has changed since the run in {folder} was started: "
-            "give the text as it was, or start a new run by another --out"
+            "give the text as it was, or start a new run by another --out."
         )
     check_same_run(folder, saved, given)
     restore_model(run.model, checkpoint, path)

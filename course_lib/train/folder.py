@@ -30,12 +30,12 @@ def prepare_folder(folder: Path, resume: bool) -> None:
     if resume and not (folder / CHECKPOINT).is_file():
         raise UserError(
             f"there is no {CHECKPOINT} in {folder}: give the folder of a run that was saved, "
-            "or start one without --resume"
+            "or start one without --resume."
         )
     if holds_run and not resume:
         raise UserError(
             f"{folder} already holds a run ({holds_run[0]}): go on with it by --resume, "
-            "or give another folder by --out"
+            "or give another folder by --out."
         )
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -45,7 +45,7 @@ def prepare_folder(folder: Path, resume: bool) -> None:
     except OSError as error:
         raise UserError(
             f"{folder} can't be written to ({(error.strerror or 'error').lower()}): "
-            "give a folder that you may write to by --out"
+            "give a folder that you may write to by --out."
         ) from None
 
 
@@ -66,7 +66,7 @@ def new_folder(parent: Path, task: str) -> Path:
         except OSError as error:
             raise UserError(
                 f"{folder} can't be made ({(error.strerror or 'error').lower()}): "
-                "give a folder that you may write to by --out"
+                "give a folder that you may write to by --out."
             ) from None
 
 
@@ -84,7 +84,7 @@ def saved_run(folder: Path) -> tuple[Checkpoint, TrainConfig]:
     if strange:
         raise UserError(
             f"{path} has the setting {strange[0]}, which this version of the course doesn't know: "
-            "resume it with the version that wrote it"
+            "resume it with the version that wrote it."
         )
     return checkpoint, TrainConfig(**checkpoint.config)
 
@@ -105,7 +105,7 @@ def check_same_run(folder: Path, saved: TrainConfig, changes: dict[str, Any]) ->
         if before != value:
             raise UserError(
                 f"the run in {folder} has {name} {before}, and {value} was given: leave the "
-                "setting out to go on with that run, or start another by --out"
+                "setting out to go on with that run, or start another by --out."
             )
 
 
