@@ -13,17 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from course_lib.ranks.launching import Outcome, launch, run_ranks
-    from course_lib.ranks.report import RankError, RankTimeoutError
+    from course_lib.ranks.report import RankDeadlockError, RankError, RankTimeoutError
 
 _HOMES = {
     "launch": "launching",
     "run_ranks": "launching",
     "Outcome": "launching",
+    "RankDeadlockError": "report",
     "RankError": "report",
     "RankTimeoutError": "report",
 }
 
-__all__ = ["Outcome", "RankError", "RankTimeoutError", "launch", "run_ranks"]
+__all__ = ["Outcome", "RankDeadlockError", "RankError", "RankTimeoutError", "launch", "run_ranks"]
 
 
 def __getattr__(name: str) -> Any:

@@ -5,9 +5,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,8 +12,11 @@ from typing import Any
 
 from course_lib.errors import UserError
 from course_lib.ranks import payload, placement, processes, report, runtime
-from course_lib.ranks.interrupts import InterruptGate, held_interrupts
+from course_lib.ranks.blackboard import Blackboard
+from course_lib.ranks.interrupts import held_interrupts
+from course_lib.ranks.jobs import Job, membership
 from course_lib.ranks.supervise import RankOutcome, Supervisor
+from course_lib.ranks.waits import Stuck, operation_text
 
 
 @dataclass
@@ -28,6 +28,10 @@ class Outcome:
         results: each rank's result, None where there is none.
         timed_out: whether the time limit ended it.
         interrupted: whether an interrupt ended it.
+        stuck: the ranks that could never go on, if that ended it.
+        mismatch: calls that should have met but don't fit, in words.
+        waits: the operation that a rank waited in when it was stopped, by rank.
+        timeout_s: the time limit that it had.
         wall_s: seconds from the call to the last rank's end.
     """
 
@@ -35,6 +39,9 @@ class Outcome:
     results: list[Any]
     timed_out: bool
     interrupted: bool
+    stuck: list[Stuck]
+    mismatch: str | None
+    waits: dict[int, str]
     timeout_s: float
     wall_s: float
 
@@ -57,9 +64,11 @@ class Outcome:
         """The failure in words, None if every rank returned."""
         if self.ok or self.interrupted:
             return None
+        if self.stuck:
+            return report.explain_stuck(self.ranks, self.stuck)
         if self.first_failure is not None:
-            return report.explain_failure(self.ranks)
-        return report.explain_timeout(self.ranks, self.timeout_s)
+            return report.explain_failure(self.ranks, self.mismatch)
+        return report.explain_timeout(self.ranks, self.timeout_s, self.waits)
 
 
 def launch(
@@ -91,6 +100,7 @@ def launch(
     Raises:
         UserError: an argument is wrong, or can't be sent to a rank.
         RankError: a rank failed; the text has the first cause, its rank and its line.
+        RankDeadlockError: ranks wait for each other for ever; the text says who and where.
         RankTimeoutError: the time limit was reached; the text says where each rank was.
     """
     outcome = run_ranks(
@@ -144,39 +154,66 @@ def run_ranks(
     if not quiet and size > max(8, placement.usable_cpus()):
         print(f"{size} ranks share this machine's cores: expect them to take turns")
     method = start or placement.choose_start().value
-    with held_interrupts() as gate, _store_file() as store_file:
-        jobs = [
-            _job(rank, size, call, sources, limit_s, seed, device, store_file, method)
-            for rank in range(size)
-        ]
-        ranks = processes.start_ranks(size, method)
-        supervisor = _supervise(ranks, jobs, gate, limit_s, method, quiet, on_event)
+    board = Blackboard.create(size)
+    try:
+        with held_interrupts() as gate, placement.store_file() as store_file:
+            tasks = {}
+            for rank in range(size):
+                place = membership(
+                    rank,
+                    size,
+                    timeout_s=limit_s,
+                    seed=seed,
+                    device=device,
+                    board=board.path,
+                    store_file=store_file,
+                )
+                last = method == "fork"
+                tasks[rank] = Job(place, call=call, sources=sources, leave=True, last=last)
+            show = None if quiet else print_line
+            ranks = processes.start_ranks(size, method)
+            supervisor = Supervisor(ranks, tasks, board, gate, limit_s, show, on_event)
+            _run_and_end(supervisor, ranks, method)
+        show_output(supervisor.ranks, show)
+        waits = waiting_in(board, supervisor)
+    finally:
+        board.close()
+    return outcome_of(supervisor, limit_s, time.monotonic() - started_s, waits)
+
+
+def outcome_of(
+    supervisor: Supervisor, timeout_s: float, wall_s: float, waits: dict[int, str]
+) -> Outcome:
+    """Gather what a supervisor saw; results are unpacked here."""
     results = [
         None if rank.packed_result is None else payload.loads(rank.packed_result)
         for rank in supervisor.ranks
     ]
     return Outcome(
-        supervisor.ranks,
-        results,
-        supervisor.timed_out,
-        supervisor.interrupted,
-        limit_s,
-        time.monotonic() - started_s,
+        ranks=supervisor.ranks,
+        results=results,
+        timed_out=supervisor.timed_out,
+        interrupted=supervisor.interrupted,
+        stuck=supervisor.stuck,
+        mismatch=supervisor.mismatch,
+        waits=waits,
+        timeout_s=timeout_s,
+        wall_s=wall_s,
     )
 
 
-def _supervise(
-    ranks: list[Any],
-    jobs: list[dict[str, Any]],
-    gate: InterruptGate,
-    timeout_s: float,
-    method: str,
-    quiet: bool,
-    on_event: Callable[[int, Any], None] | None,
-) -> Supervisor:
-    """Run the jobs, end the ranks whatever happens, and show their output in rank order."""
-    show = None if quiet else _print_line
-    supervisor = Supervisor(ranks, jobs, gate, timeout_s, show, on_event)
+def waiting_in(board: Blackboard, supervisor: Supervisor) -> dict[int, str]:
+    """Return, for each rank that was stopped while it waited, the operation in words."""
+    waits = {}
+    for rank in supervisor.ranks:
+        note = board.read(rank.rank) if rank.packed_result is None else None
+        if note is not None and note["blocked"] is not None:
+            waits[rank.rank] = operation_text(note["blocked"])
+    return waits
+
+
+def _run_and_end(supervisor: Supervisor, ranks: list[Any], method: str) -> None:
+    """Run the job and end the ranks whatever happens; spawned ones that are well are kept."""
     try:
         supervisor.run()
     finally:
@@ -189,69 +226,20 @@ def _supervise(
             processes.keep_warm(ranks)
         else:
             processes.release(ranks)
-    for rank in supervisor.ranks:
+
+
+def show_output(ranks: list[RankOutcome], show: Callable[[int, str], None] | None) -> None:
+    """End all output and show what has not been shown yet, in rank order."""
+    for place, rank in enumerate(ranks):
         rank.output.finish()
-        if show is not None and rank.rank > 0:
+        if show is not None and place > 0:
             for line in rank.output.lines():
                 show(rank.rank, line)
-    return supervisor
 
 
-def _print_line(rank: int, line: str) -> None:
+def print_line(rank: int, line: str) -> None:
+    """Show one line of a rank's output."""
     print(f"[rank {rank}] {line}", flush=True)
-
-
-def _job(
-    rank: int,
-    size: int,
-    call: bytes,
-    sources: dict[str, str],
-    timeout_s: float,
-    seed: int,
-    device: str | None,
-    store_file: str,
-    method: str,
-) -> dict[str, Any]:
-    """Describe one rank's part: who it is, the parent's surroundings, and the call."""
-    identity = {
-        "RANK": rank,
-        "LOCAL_RANK": rank,
-        "GROUP_RANK": 0,
-        "WORLD_SIZE": size,
-        "LOCAL_WORLD_SIZE": size,
-        "MASTER_ADDR": "127.0.0.1",
-        "COURSE_RANK": rank,
-    }
-    environment = dict(os.environ) | {name: str(value) for name, value in identity.items()}
-    environment.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    return {
-        "environment": environment,
-        "folder": os.getcwd(),
-        "path": [entry or os.getcwd() for entry in sys.path],
-        "argv": list(sys.argv),
-        "call": call,
-        "sources": sources,
-        "timeout_s": timeout_s,
-        "seed": seed,
-        "device": device,
-        "store_file": store_file,
-        "last": method == "fork",
-    }
-
-
-class _store_file:
-    """Names a fresh file for the store where a TCP store can't be used, and removes it."""
-
-    def __enter__(self) -> str:
-        self._folder = None
-        if placement.choose_store().value == "tcp":
-            return ""
-        self._folder = tempfile.TemporaryDirectory(prefix="course_ranks_")
-        return os.path.join(self._folder.name, "store")
-
-    def __exit__(self, *details: object) -> None:
-        if self._folder is not None:
-            self._folder.cleanup()
 
 
 def _refuse_nesting() -> None:

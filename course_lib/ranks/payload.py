@@ -7,6 +7,7 @@ travel as their numbers together with `.grad`, and what can't travel is named.
 
 from __future__ import annotations
 
+import importlib
 import io
 import linecache
 import marshal
@@ -33,6 +34,8 @@ class _Pickler(cloudpickle.Pickler):
         if isinstance(obj, types.CodeType):
             self.file_names.add(obj.co_filename)
             return _restore_code, (marshal.dumps(obj),)
+        if isinstance(obj, types.ModuleType) and sys.modules.get(obj.__name__) is obj:
+            return importlib.import_module, (obj.__name__,)  # torch.ops is of a type of its own
         torch = sys.modules.get("torch")
         if torch is not None and type(obj) in (torch.Tensor, torch.nn.Parameter):
             reduced = _reduce_tensor(obj, torch)

@@ -6,10 +6,12 @@ tested on any other.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 MAX_WORLD_SIZE = 64
@@ -94,6 +96,16 @@ def choose_store(platform: str = sys.platform) -> Choice:
     if platform == "win32":
         return Choice("file", "torch's Windows wheels lack libuv")
     return Choice("tcp", "a socket that is bound before it is named can't be taken by another")
+
+
+@contextlib.contextmanager
+def store_file() -> Iterator[str]:
+    """Name a fresh file for the store where TCP can't be used, and remove it; else give ""."""
+    if choose_store().value == "tcp":
+        yield ""
+        return
+    with tempfile.TemporaryDirectory(prefix="course_ranks_", ignore_cleanup_errors=True) as folder:
+        yield os.path.join(folder, "store")
 
 
 def choose_start(platform: str = sys.platform) -> Choice:

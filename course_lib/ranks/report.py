@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 from collections.abc import Sequence
 from typing import Any
 
 from course_lib.ranks.supervise import RankOutcome
+from course_lib.ranks.tracebacks import traceback_lines
+from course_lib.ranks.waits import Stuck
 
 # What an innocent rank raises when another one has gone.
 _CONSEQUENCES = re.compile(
@@ -17,7 +18,6 @@ _CONSEQUENCES = re.compile(
     r"wait timeout|NCCL.*(abort|remote process)|heartbeat",
     re.IGNORECASE,
 )
-_MAX_FRAMES = 6
 _MAX_MESSAGE_LINES = 20
 
 
@@ -25,7 +25,7 @@ class RankError(RuntimeError):
     """One or more ranks failed; the text says which, where and why.
 
     Attributes:
-        rank: the rank that failed first (None when all simply ran out of time).
+        rank: the rank that failed first; None when they ran out of time.
         failures: one line for each rank that failed, by rank.
     """
 
@@ -37,6 +37,10 @@ class RankError(RuntimeError):
     def _render_traceback_(self) -> list[str]:
         """Show the text alone in a notebook: the parent's own frames say nothing."""
         return [f"{type(self).__name__}: {self}"]
+
+
+class RankDeadlockError(RankError):
+    """Ranks wait for each other, or for one that has finished, and can never go on."""
 
 
 class RankTimeoutError(RankError, TimeoutError):
@@ -98,72 +102,32 @@ def death_line(exit_code: int | None) -> str:
     return f"killed by {name}{hints.get(name, '')}"
 
 
-def cell_name(file_name: str) -> str | None:
-    """Return "Cell In[3]" for a notebook cell's file name, None for any other."""
-    names = _cells_of_this_kernel()
-    if file_name in names:
-        return f"Cell In[{names[file_name]}]"
-    if file_name.startswith("<ipython-input-"):
-        return f"Cell In[{file_name.split('-')[2]}]"
-    return None
+def explain_failure(ranks: Sequence[RankOutcome], mismatch: str | None = None) -> RankError:
+    """Return the error that tells what failed: first cause, its lines, then the others.
 
-
-def _cells_of_this_kernel() -> dict[str, Any]:
-    import sys
-
-    if "IPython" not in sys.modules:
-        return {}
-    shell = sys.modules["IPython"].get_ipython()
-    if shell is None:
-        return {}
-    return dict(getattr(shell.compile, "_filename_map", {}))
-
-
-def traceback_lines(frames: Sequence[dict[str, Any]]) -> list[str]:
-    """Return a short traceback: the learner's frames, or the last ones where there are none."""
-    mine = [frame for frame in frames if _is_learners(frame["file"])]
-    chosen = mine or list(frames)[-2:]
-    if mine and frames[-1] is not mine[-1]:
-        chosen = [*mine, frames[-1]]
-    left_out = len(chosen) - _MAX_FRAMES
-    if left_out > 0:
-        chosen = [*chosen[:3], None, *chosen[-3:]]  # type: ignore[list-item]
-    lines = []
-    for frame in chosen:
-        if frame is None:
-            lines.append(f"  … {left_out} more calls …")
-            continue
-        place = cell_name(frame["file"]) or _short_path(frame["file"])
-        lines.append(f"  {place}, line {frame['line']}, in {frame['name']}")
-        if frame["text"]:
-            lines.append(f"    {frame['text']}")
-    return lines
-
-
-def _is_learners(file_name: str) -> bool:
-    return not re.search(r"site-packages|dist-packages|[/\\]lib[/\\]python3|^<frozen", file_name)
-
-
-def _short_path(file_name: str) -> str:
-    folder = os.getcwd() + os.sep
-    if file_name.startswith(folder):
-        return file_name[len(folder) :]
-    for mark in ("site-packages", "dist-packages"):
-        if mark in file_name:
-            return file_name.split(mark + os.sep, 1)[-1]
-    return file_name
-
-
-def explain_failure(ranks: Sequence[RankOutcome]) -> RankError:
-    """Return the error that tells what failed: first cause, its lines, then the others."""
+    Args:
+        ranks: how each rank ended.
+        mismatch: calls that should have met but don't fit, in words, if any were found.
+    """
     cause = first_cause(ranks)
     assert cause is not None
     failures = {rank.rank: failure_line(rank) for rank in ranks if rank.failed}
-    lines = [f"rank {cause.rank} failed: {_cut(failure_line(cause))}"]
+    text = f"rank {cause.rank} failed: {_cut(failure_line(cause))}"
+    # A misfit is the news where only the network or compiled code complained.
+    is_network = cause.error is None or is_consequence(cause) or _is_from_gloo(cause)
+    if mismatch and is_network:
+        text = f"the calls don't fit: {mismatch}\n{text}"
+    lines = [text]
     if cause.error is not None:
         lines += traceback_lines(cause.error["frames"])
+        if cause.error.get("cause"):
+            lines.append(f"  caused by {_cut(cause.error['cause'])}")
     lines += other_lines(ranks, cause)
     return RankError("\n".join(lines), cause.rank, failures)
+
+
+def _is_from_gloo(rank: RankOutcome) -> bool:
+    return rank.error is not None and "gloo" in rank.error["message"].lower()
 
 
 def other_lines(ranks: Sequence[RankOutcome], cause: RankOutcome) -> list[str]:
@@ -178,7 +142,7 @@ def other_lines(ranks: Sequence[RankOutcome], cause: RankOutcome) -> list[str]:
             alike = _kind_and_line(rank) == _kind_and_line(cause)
             fate = "failed in the same way" if alike else f"failed: {failure_line(rank)}"
             fate = fate.splitlines()[0]
-        elif rank.reported:
+        elif rank.packed_result is not None:
             fate = "had finished"
         else:
             fate = "was stopped"
@@ -186,19 +150,47 @@ def other_lines(ranks: Sequence[RankOutcome], cause: RankOutcome) -> list[str]:
     return [f"{name_ranks(numbers)}: {fate}" for fate, numbers in fates.items()]
 
 
-def explain_timeout(ranks: Sequence[RankOutcome], timeout_s: float) -> RankTimeoutError:
-    """Return the error for a job that ran out of time: where each rank was."""
+def explain_stuck(ranks: Sequence[RankOutcome], stuck: Sequence[Stuck]) -> RankDeadlockError:
+    """Return the error for ranks that can never go on: who waits where, and for whom."""
+    numbers = [one.rank for one in stuck]
+    verb = "waits" if len(numbers) == 1 else "wait"
+    lines = [f"{name_ranks(numbers)} {verb} for ever"]
+    of = {rank.rank: rank for rank in ranks}
+    places = [traceback_lines(of[one.rank].where) for one in stuck]
+    for one, place, following in zip(stuck, places, [*places[1:], None], strict=True):
+        lines.append(f"rank {one.rank} waits in {one.operation}: {one.reason}")
+        if place != following:  # ranks that wait at one place: the place stands after the last
+            lines += place
+    failures = {one.rank: f"waits in {one.operation}: {one.reason}" for one in stuck}
+    return RankDeadlockError("\n".join(lines), numbers[0], failures)
+
+
+def explain_timeout(
+    ranks: Sequence[RankOutcome], timeout_s: float, waits: dict[int, str]
+) -> RankTimeoutError:
+    """Return the error for a job that ran out of time: where each rank was.
+
+    Args:
+        ranks: how each rank ended.
+        timeout_s: the limit, in seconds.
+        waits: the operation that a rank waited in, in words, by rank.
+    """
     lines = [f"the ranks did not end within {timeout_s:g} s"]
+    done = [rank.rank for rank in ranks if rank.packed_result is not None]
     for rank in ranks:
-        if rank.reported:
-            lines.append(f"rank {rank.rank} had finished")
+        if rank.rank in done:
             continue
-        lines.append(f"rank {rank.rank} was still in:")
+        where = f" in {waits[rank.rank]}" if rank.rank in waits else ""
+        lines.append(f"rank {rank.rank} was still {'waiting' + where if where else 'running'}")
         if rank.where:
             lines += traceback_lines(rank.where)
+        elif not rank.ready:
+            lines.append("  (it was still joining the others)")
         else:
-            lines.append("  compiled code that never lets go (it did not answer)")
-    failures = {rank.rank: "timed out" for rank in ranks if not rank.reported}
+            lines.append("  (it did not answer: compiled code that never lets go)")
+    if done:
+        lines.append(f"{name_ranks(done)} had finished")
+    failures = {rank.rank: "timed out" for rank in ranks if rank.rank not in done}
     return RankTimeoutError("\n".join(lines), None, failures)
 
 

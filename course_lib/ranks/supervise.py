@@ -10,18 +10,24 @@ import contextlib
 import os
 import selectors
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from course_lib.ranks.blackboard import Blackboard
 from course_lib.ranks.channel import ChannelClosedError
 from course_lib.ranks.interrupts import InterruptGate
+from course_lib.ranks.jobs import Job
 from course_lib.ranks.output import RankOutput
 from course_lib.ranks.processes import RankProcess
+from course_lib.ranks.waits import Stuck, find_mismatch, find_stuck
 
 GRACE_S = 1.5  # after the first failure: time for the others to say what they saw
 CLOSE_S = 5.0  # for the group to be destroyed after the last result
 WHERE_S = 0.5  # for a stuck rank to say where it is
+BREAK_S = 2.0  # for a rank that is broken off to come out of the learner's code
+LOOK_S = 0.4  # between two looks at the blackboard; stuck in three looks in a row is stuck
+LOOKS = 3
 _READ_BYTES = 1 << 20
 
 
@@ -38,7 +44,9 @@ class RankOutcome:
         time_s: seconds that the function took.
         where: the frames it was in when it was stopped, outermost first.
         output: what it printed.
+        ready: whether it joined its group.
         closed: whether it also left the group in good order.
+        broken_off: whether it was told to stop.
     """
 
     rank: int
@@ -51,6 +59,7 @@ class RankOutcome:
     output: RankOutput = field(default_factory=RankOutput)
     ready: bool = False
     closed: bool = False
+    broken_off: bool = False
 
     @property
     def reported(self) -> bool:
@@ -59,33 +68,39 @@ class RankOutcome:
 
     @property
     def failed(self) -> bool:
-        """Whether it raised or died."""
-        return self.reported and self.packed_result is None
+        """Whether it raised or died by itself."""
+        return self.reported and self.packed_result is None and not self.broken_off
 
 
 class Supervisor:
     """Runs one job on ranks that are already started.
 
     Args:
-        processes: the ranks' processes, in rank order.
-        jobs: one job for each rank (see worker.py).
+        processes: the processes of all ranks, in rank order.
+        jobs: a job for each rank that takes part, by rank.
+        board: the ranks' blackboard.
         gate: where interrupts are noted.
         timeout_s: the time limit in seconds.
         show: called with (rank, line) for output to print at once; None to print nothing.
         on_event: called with (rank, event) for each `runtime.emit`.
+        keep: whether the ranks are to live on: those that can't end their part are broken off.
     """
 
     def __init__(
         self,
         processes: Sequence[RankProcess],
-        jobs: Sequence[dict[str, Any]],
+        jobs: Mapping[int, Job],
+        board: Blackboard,
         gate: InterruptGate,
         timeout_s: float,
         show: Callable[[int, str], None] | None = None,
         on_event: Callable[[int, Any], None] | None = None,
+        keep: bool = False,
     ) -> None:
         self.processes = processes
-        self.ranks = [RankOutcome(rank) for rank in range(len(processes))]
+        self.ranks = [RankOutcome(rank) for rank in sorted(jobs)]
+        self.stuck: list[Stuck] = []
+        self.mismatch: str | None = None
         self.timed_out = False
         self.interrupted = False
         self._jobs = jobs
@@ -93,31 +108,42 @@ class Supervisor:
         self._deadline_s = time.monotonic() + timeout_s
         self._first_failure_s: float | None = None
         self._on_event = on_event
+        self._board = board
+        self._keep = keep
+        self._next_look_s = time.monotonic() + LOOK_S
+        self._looks: list[list[Stuck]] = []
         self._selector = selectors.DefaultSelector()
+        self._of = {rank.rank: rank for rank in self.ranks}
         if show is not None:
-            self.ranks[0].output = RankOutput(lambda line: show(0, line))
+            first = self.ranks[0]
+            first.output = RankOutput(lambda line: show(first.rank, line))
 
     def run(self) -> None:
         """Run the job to its end; afterwards `ranks` say how each one ended."""
         try:
             self._selector.register(self._gate.wake, selectors.EVENT_READ, None)
-            for rank, process in enumerate(self.processes):
+            for rank in self._of:
+                process = self.processes[rank]
                 self._selector.register(process.channel.sock, selectors.EVENT_READ, rank)
                 self._selector.register(process.output, selectors.EVENT_READ, rank)
-            for rank, job in enumerate(self._jobs):
+            for rank, job in self._jobs.items():
                 self._send(rank, ("job", job))
             self._watch(self._should_stop)
             if all(rank.packed_result is not None for rank in self.ranks):
                 self._close_group()
-            elif not self.interrupted:
+                return
+            self.mismatch = find_mismatch(self._notes())
+            if not self.interrupted:
                 self._ask_where()
+            if self._keep:
+                self._break_off()
             self._note_deaths()
         finally:
             self._selector.close()
 
     def drain(self) -> None:
         """Take in what is still in the output pipes, once the ranks have ended their part."""
-        for rank in range(len(self.processes)):
+        for rank in self._of:
             self._read_output(rank)
 
     def _watch(self, done: Callable[[], bool], until_s: float = float("inf")) -> None:
@@ -148,11 +174,38 @@ class Supervisor:
         self.timed_out = now_s >= self._deadline_s and not reported
         failure_s = self._first_failure_s
         grace_over = failure_s is not None and now_s >= failure_s + GRACE_S
-        return reported or self.timed_out or self.interrupted or grace_over
+        self._look_at_waits(now_s)
+        over = self.timed_out or self.interrupted or grace_over
+        return reported or over or bool(self.stuck)
+
+    def _notes(self) -> list[dict[str, Any] | None]:
+        return [self._board.read(rank) for rank in range(len(self.processes))]
+
+    def _look_at_waits(self, now_s: float) -> None:
+        """Find ranks that can never go on: stuck at the same place in several looks in a row."""
+        if now_s < self._next_look_s or self._first_failure_s is not None:
+            return
+        self._next_look_s = now_s + LOOK_S
+        absent = set(range(len(self.processes))) - set(self._of)
+        finished = absent | {rank.rank for rank in self.ranks if rank.reported}
+        stuck = find_stuck(self._notes(), finished)
+        self._looks = [*self._looks[1 - LOOKS :], stuck]
+        if stuck and len(self._looks) == LOOKS and all(look == stuck for look in self._looks):
+            self.stuck = stuck
+
+    def _break_off(self) -> None:
+        """Get ranks that live on out of code that they can't end."""
+        late = [rank for rank in self.ranks if not rank.reported]
+        for rank in late:
+            rank.broken_off = True
+            self._send(rank.rank, ("break", None))
+        self._watch(lambda: all(rank.reported for rank in late), time.monotonic() + BREAK_S)
 
     def _close_group(self) -> None:
         """Let all ranks leave the group together: none goes while another still needs it."""
-        for rank in range(len(self.ranks)):
+        if not all(job.leave for job in self._jobs.values()):
+            return
+        for rank in self._of:
             self._send(rank, ("close", None))
         self._watch(
             lambda: (
@@ -191,23 +244,23 @@ class Supervisor:
     def _read_channel(self, rank: int) -> None:
         channel = self.processes[rank].channel
         for kind, content in channel.receive_ready():
-            self._take(self.ranks[rank], kind, content)
+            self._take(self._of[rank], kind, content)
         if channel.closed:
             self._selector.unregister(channel.sock)
-            if not self.ranks[rank].reported:
-                self._report(self.ranks[rank], time.monotonic())
+            if not self._of[rank].reported:
+                self._report(self._of[rank], time.monotonic())
 
     def _take(self, rank: RankOutcome, kind: str, content: Any) -> None:
         """Handle one frame of a rank."""
         if kind == "store":
-            for other in range(len(self.ranks)):
+            for other in self._of:
                 if other != rank.rank:
                     self._send(other, ("store", content))
         elif kind == "ready":
             rank.ready = True
             if all(other.ready for other in self.ranks):
-                for other in range(len(self.ranks)):
-                    self._send(other, ("go", None))
+                for number in self._of:
+                    self._send(number, ("go", None))
         elif kind == "event":
             if self._on_event is not None:
                 self._on_event(rank.rank, content)
@@ -240,7 +293,7 @@ class Supervisor:
                 with contextlib.suppress(KeyError, ValueError):
                     self._selector.unregister(descriptor)
                 return
-            self.ranks[rank].output.feed(data)
+            self._of[rank].output.feed(data)
 
     def _send(self, rank: int, frame: tuple[str, Any]) -> None:
         with contextlib.suppress(ChannelClosedError, TimeoutError):

@@ -1,17 +1,15 @@
-"""What runs inside a rank: take a job, set up, run the function, say how it ended, clean up.
+"""What runs inside a rank: take a job, set up, run the code, say how it ended, clean up.
 
 The main thread runs the learner's code. A second thread reads the channel, so that a rank that is
-stuck can still say where; it ends the process when the parent has gone.
+stuck can still say where and can be broken off; it ends the process when the parent has gone.
 """
 
 from __future__ import annotations
 
 import contextlib
-import datetime
-import linecache
 import os
 import queue
-import random
+import signal
 import socket
 import sys
 import threading
@@ -19,10 +17,12 @@ import time
 import traceback
 from typing import Any
 
-from course_lib.ranks import payload, runtime
-from course_lib.ranks.channel import Channel, ChannelClosedError, listen_on_loopback
+from course_lib.ranks import cells, group, payload, runtime
+from course_lib.ranks.channel import Channel, ChannelClosedError
+from course_lib.ranks.describe import describe_error, describe_frames
+from course_lib.ranks.jobs import Job
 
-_OWN_FOLDER = os.path.dirname(os.path.abspath(__file__))
+_BREAK_PAUSE_S = 0.1
 
 
 class Rank:
@@ -31,8 +31,10 @@ class Rank:
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
         self.inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.interruptible = False
         self._send_lock = threading.Lock()
         self._main_thread_id = threading.get_ident()
+        signal.signal(signal.SIGINT, self._on_interrupt)
         threading.Thread(target=self._read, name="course-control", daemon=True).start()
 
     def send(self, kind: str, content: Any = None) -> None:
@@ -53,6 +55,8 @@ class Rank:
                 kind, content = self.channel.receive()
                 if kind == "where":
                     self.send("where", self._where())
+                elif kind == "break":
+                    self._break_off()
                 else:
                     self.inbox.put((kind, content))
         except ChannelClosedError:
@@ -63,103 +67,86 @@ class Rank:
         frame = sys._current_frames().get(self._main_thread_id)
         return describe_frames(traceback.StackSummary.extract(traceback.walk_stack(frame)))[::-1]
 
+    def _break_off(self) -> None:
+        """Get the main thread out of the learner's code: first out of waits, then by interrupt."""
+        group.break_connections()
+        time.sleep(_BREAK_PAUSE_S)
+        if self.interruptible:
+            if hasattr(signal, "pthread_kill"):
+                signal.pthread_kill(self._main_thread_id, signal.SIGINT)
+            else:
+                signal.raise_signal(signal.SIGINT)
+
+    def _on_interrupt(self, number: int, frame: Any) -> None:
+        """Interrupt the learner's code, once, and nothing else."""
+        if self.interruptible:
+            self.interruptible = False
+            raise KeyboardInterrupt
+
 
 def main(channel_descriptor: int, output_descriptor: int) -> int:
     """Serve jobs until one says that it was the last; return the exit status."""
     _redirect_output(output_descriptor)
     rank = Rank(Channel(socket.socket(fileno=channel_descriptor)))
     while True:
-        job = rank.wait_for("job")
-        ended_well = _run_job(rank, job)
+        job: Job = rank.wait_for("job")
+        try:
+            ended_well = _run_job(rank, job)
+        except KeyboardInterrupt as error:  # it struck just behind the learner's code
+            rank.send("error", describe_error(error))
+            ended_well = False
         _flush()
-        if job["last"] or not ended_well:
+        if job.last:
             return 0 if ended_well else 1
 
 
-def _run_job(rank: Rank, job: dict[str, Any]) -> bool:
-    """Run one call: set-up, function, result or error, clean-up; tell whether all went well."""
+def _run_job(rank: Rank, job: Job) -> bool:
+    """Run one job: set-up, code, result or error, clean-up; tell whether all went well."""
     try:
-        _prepare(job)
-        _join_group(rank, job)
-        rank.send("ready")
-        rank.wait_for("go")  # when all are ready: a failure must not strike others in their set-up
-        fn, args = payload.loads(job["call"])
+        payload.remember_sources(job.sources)
+        if job.join is not None:
+            _join(rank, job)
+        rank.interruptible = True
         started_s = time.monotonic()
-        result = fn(*args)
+        result = _run_code(job)
+        time_s = time.monotonic() - started_s
+        rank.interruptible = False
         _flush()
-        rank.send("result", (_pack_result(result), time.monotonic() - started_s))
+        packed = _pack_result(result)
+        rank.send("result", (packed, time_s))
     except BaseException as error:  # whatever the learner's code raises is the answer
+        rank.interruptible = False
         _flush()
         rank.send("error", describe_error(error))
+        if not job.last:
+            group.break_connections()  # others may wait for this rank: let them hear of it
         return False
-    rank.wait_for("close")
-    _leave_group()
-    rank.send("closed")
+    if job.leave:
+        rank.wait_for("close")
+        group.leave()
+        rank.send("closed")
     return True
 
 
-def _prepare(job: dict[str, Any]) -> None:
-    """Take over the parent's environment, folder and import path; set identity and seeds."""
-    os.environ.clear()
-    os.environ.update(job["environment"])
-    with contextlib.suppress(OSError):
-        os.chdir(job["folder"])
-    sys.path[:] = job["path"]
-    sys.argv[:] = job["argv"]
-    payload.remember_sources(job["sources"])
-    runtime.configure(None, None)
-    runtime.configure(runtime.backend_choice(job["device"]), None)
-    runtime.set_threads()
-    random.seed()
-    runtime.set_seed(job["seed"])
-
-
-def _join_group(rank: Rank, job: dict[str, Any]) -> None:
-    """Initialise torch.distributed; rank 0 holds the store on a loopback socket of its own."""
-    import torch.distributed as dist
-
-    wait = datetime.timedelta(seconds=min(30.0, job["timeout_s"]))
+def _join(rank: Rank, job: Job) -> None:
+    """Join the job's group; go on when all have joined, so that no failure strikes a set-up."""
+    assert job.join is not None
+    group.leave()
+    if job.join.fresh:
+        group.take_over(job.join)
     runtime.configure(runtime.backend_choice(), lambda event: rank.send("event", event))
-    store: Any
-    if job["store_file"]:
-        store = dist.FileStore(job["store_file"], runtime.world_size())
-    else:
-        store = _meet_over_tcp(rank, wait)
-    runtime.start_group(timeout_s=job["timeout_s"] + 30.0, store=store)
+    group.join(job.join, lambda port: rank.send("store", port), lambda: rank.wait_for("store"))
+    rank.send("ready")
+    rank.wait_for("go")
 
 
-def _meet_over_tcp(rank: Rank, wait: datetime.timedelta) -> Any:
-    """Open the TCP store: rank 0 binds and names the port, the parent passes the name on."""
-    import torch.distributed as dist
-
-    size = runtime.world_size()
-    if runtime.rank() > 0:
-        port = rank.wait_for("store")
-        os.environ["MASTER_PORT"] = str(port)
-        return dist.TCPStore("127.0.0.1", port, size, False, wait, wait_for_workers=False)
-    listener = listen_on_loopback()
-    port = listener.getsockname()[1]
-    os.environ["MASTER_PORT"] = str(port)
-    store = dist.TCPStore(
-        "127.0.0.1",
-        port,
-        size,
-        True,
-        wait,
-        wait_for_workers=False,
-        master_listen_fd=listener.detach(),
-    )
-    rank.send("store", port)
-    return store
-
-
-def _leave_group() -> None:
-    """Destroy the process group; an abort at exit would look like a failure."""
-    import torch.distributed as dist
-
-    with contextlib.suppress(Exception):
-        if dist.is_initialized():
-            dist.destroy_process_group()
+def _run_code(job: Job) -> Any:
+    if job.cell is not None:
+        return cells.run(job.cell, job.cell_file)
+    if job.call is not None:
+        fn, args = payload.loads(job.call)
+        return fn(*args)
+    return None
 
 
 def _pack_result(result: Any) -> bytes:
@@ -194,37 +181,3 @@ def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()
-
-
-def describe_error(error: BaseException) -> dict[str, Any]:
-    """Return an exception as plain data: the exception's own class may not exist in the parent."""
-    kind = type(error)
-    return {
-        "type": kind.__name__,
-        "bases": [base.__name__ for base in kind.__mro__],
-        "message": _message(error),
-        "frames": describe_frames(traceback.extract_tb(error.__traceback__)),
-        "time_s": time.monotonic(),
-    }
-
-
-def _message(error: BaseException) -> str:
-    if isinstance(error, SystemExit):
-        return f"sys.exit({error.code!r}) was called"
-    try:
-        return str(error)
-    except Exception as failure:
-        return f"(its text could not be made: {type(failure).__name__})"
-
-
-def describe_frames(summary: traceback.StackSummary) -> list[dict[str, Any]]:
-    """Return a traceback's frames as plain data, without this package's own machinery."""
-    frames = []
-    for frame in summary:
-        if os.path.dirname(os.path.abspath(frame.filename)) == _OWN_FOLDER:
-            continue
-        line = frame.line or linecache.getline(frame.filename, frame.lineno or 0).strip()
-        frames.append(
-            {"file": frame.filename, "line": frame.lineno, "name": frame.name, "text": line}
-        )
-    return frames
