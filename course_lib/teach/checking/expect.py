@@ -121,12 +121,10 @@ def expect_close(
     _expect_like(got, expected, what, mistakes)
     if is_close(got, expected, tolerance):
         return
-    likely = _matching(got, mistakes, tolerance)
-    if not torch.isfinite(got).all() and torch.isfinite(expected).all() and not likely:
-        likely = (
-            "A value is not a number (nan) or infinite: look for a division by 0 or an overflow."
-        )
-    raise Wrong(*_first_difference(got, expected, what, tolerance), likely)
+    wanted, came = _first_difference(got, expected, what, tolerance)
+    if not torch.isfinite(got).all() and torch.isfinite(expected).all():
+        came += "; nan or inf comes from a division by 0, an overflow or a logarithm of 0"
+    raise Wrong(wanted, came, _matching(got, mistakes, tolerance))
 
 
 def expect_unchanged(now: Tensor, before: Tensor, name: str) -> None:

@@ -54,7 +54,7 @@ CROSS_ENTROPY = (
     "torch.nn.functional.nll_loss",
     "aten.nll_loss_forward",
 )
-GELU = ("torch.nn.functional.gelu", "torch.Tensor.gelu", "aten.gelu")
+GELU = ("torch.nn.functional.gelu", "aten.gelu")
 ATTENTION = (
     "torch.nn.functional.scaled_dot_product_attention",
     "torch.nn.functional.multi_head_attention_forward",
@@ -219,6 +219,10 @@ class _Functions(TorchFunctionMode):
 
 
 class _Kernels(TorchDispatchMode):
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # else the first kernel imports torch._dynamo: over a second
+
     def __init__(self, watch: Watch) -> None:
         super().__init__()
         self.watch = watch

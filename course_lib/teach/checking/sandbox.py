@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from course_lib.ranks import Outcome, run_ranks
+from course_lib.ranks import Outcome, payload, run_ranks
 from course_lib.ranks.report import death_line
 from course_lib.teach.checking.agreement import Agreement
 from course_lib.teach.checking.exercise import Exercise
@@ -67,6 +67,8 @@ def run(
     folder = Path(tempfile.mkdtemp(prefix="course-check-"))
     try:
         Agreement.create(folder / "agreement", world_size, steps_of(exercise))
+        if not isinstance(answer, SourceAnswer):
+            payload.pack_call(answer, ())  # alone first: what can't be sent is then named
         outcome = run_ranks(
             judge_on_rank,
             _by_reference(exercise),

@@ -168,10 +168,10 @@ def _empty_rank(answer: Average) -> None:
 
 @AVERAGE.property("what you are given stays as it is")
 def _inputs_stay(answer: Average) -> None:
-    gradients, counts = [torch.tensor([1.0, 2.0]), torch.tensor([3.0, 5.0])], [1, 3]
+    gradients, counts = [torch.tensor([1.0, 2.0]), torch.tensor([3.0, 5.0])], [2, 6]
     before = [gradient.clone() for gradient in gradients]
     expect_close(answer(gradients, counts), torch.tensor([2.5, 4.25]))
-    expect_equal(counts, [1, 3], what="`counts` stays as it was")
+    expect_equal(counts, [2, 6], what="`counts` stays as it was")
     expect_equal(len(gradients), 2, what="`gradients` keeps its length")
     for rank, (gradient, copy) in enumerate(zip(gradients, before, strict=True)):
         expect_unchanged(gradient, copy, f"gradients[{rank}]")
