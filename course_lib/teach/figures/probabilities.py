@@ -47,7 +47,8 @@ def probability_bars(
             )
             axes.bar_label(bar, fmt="%.0f %%", padding=2, fontsize=10)
         axes.set_xticks(range(len(labels)), labels, fontfamily="monospace", fontsize=13)
-        axes.set_ylim(0, max(max(percent) * 1.25, 12))
+        axes.set_ylim(0, max(max(percent) * 1.2, 12))
+        axes.set_yticks([tick for tick in axes.get_yticks() if tick <= 100])
         axes.set(xlabel=xlabel, ylabel="probability (%)", title=title)
         axes.grid(axis="y", color=LIGHT)
         if truth is not None:

@@ -98,6 +98,6 @@ def stage_seconds(seconds: Mapping[str, float], *, title: str = "") -> Axes:
         axes.bar_label(bars, labels=shares, padding=4, fontsize=11, color=BLACK)
         axes.invert_yaxis()
         axes.set_xlim(0, 1.3 * max(milliseconds))
-        axes.set(xlabel="milliseconds in one step (this machine, median)", title=title)
+        axes.set(xlabel="milliseconds in one step, on this machine", title=title)
         axes.grid(axis="x", color=LIGHT)
     return axes
