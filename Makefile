@@ -1,8 +1,8 @@
 # make lab   builds the workbook and opens JupyterLab on it
 # make test  runs everything that CI runs
 #
-# Each works alone on a fresh machine; the second time it is quick. Your own build of torch:
-#   make lab TORCH="torch --index-url https://download.pytorch.org/whl/cu128"
+# Each works alone on a fresh machine; the second time it is quick. Another build of torch, such as
+# one for your GPU: give its version or file as TORCH; README.md tells how.
 
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
