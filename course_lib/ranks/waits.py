@@ -7,11 +7,12 @@ nobody who waits for it counts as stuck.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from course_lib.ranks.watch import RECEIVES, SENDS
+from course_lib.ranks.operations import RECEIVES, SENDS
 
 Note = dict[str, Any]
 Notes = Sequence[Note | None]
@@ -47,7 +48,7 @@ def find_stuck(notes: Notes, finished: set[int]) -> list[Stuck]:
     """Return the ranks that can never go on, by rank; an empty list if all still may.
 
     Args:
-        notes: each rank's note on the blackboard (see watch.py), None before its first one.
+        notes: each rank's note on the blackboard (see operations.py), None before its first one.
         finished: ranks that have left the function.
     """
     needs: dict[int, _Needs] = {}
@@ -157,16 +158,13 @@ def _differs(mine: tuple[str, str], theirs: tuple[str, str]) -> bool:
         return theirs[0] not in RECEIVES or _size(mine[1]) != _size(theirs[1])
     if mine[0] != theirs[0]:
         return True
-    return mine[0] in _COUNTED_ALIKE and _size(mine[1]) != _size(theirs[1])
+    return mine[0].split(" ")[0] in _COUNTED_ALIKE and _size(mine[1]) != _size(theirs[1])
 
 
 def _size(what: str) -> tuple[str, int]:
     """Return dtype and number of elements of e.g. "float32[2, 5]"."""
     dtype, _, shape = what.partition("[")
-    count = 1
-    for size in filter(None, shape.rstrip("]").split(", ")):
-        count *= int(size)
-    return dtype, count
+    return dtype, math.prod(int(size) for size in shape.rstrip("]").split(", ") if size)
 
 
 def _describe(rank: int, needs: set[int], notes: Notes, finished: set[int]) -> Stuck:

@@ -1,10 +1,7 @@
-"""Every operation between ranks, written down before it starts: who waits for whom, and how much.
+"""A thin wrapper around torch.distributed's functions in a rank, which writes down each call.
 
-`install` puts a thin wrapper around torch.distributed's functions in a rank. Each call is numbered,
-written to the blackboard (for the parent, if all wait for ever) and given to `course_lib.trace`
-(for counts and timelines). Work objects are wrapped too: a `wait()` is a place to be stuck in.
-
-Links that don't use torch.distributed (shared memory) write theirs by `Operation` themselves.
+Work objects are wrapped too: a `wait()` is a place to be stuck in. What torch calls from its
+compiled code (DDP's own all_reduces) doesn't pass through here.
 """
 
 from __future__ import annotations
@@ -12,14 +9,13 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
-from course_lib import trace
 from course_lib.ranks.blackboard import Blackboard
+from course_lib.ranks.operations import RECEIVES, SENDS, Operation, describe, start_afresh
 
-# Which argument holds the tensor; what it is called when it is given by name.
+# Which argument holds the tensor that the bytes are counted of.
 _COLLECTIVES = {
     "all_reduce": "tensor",
     "broadcast": "tensor",
@@ -41,127 +37,7 @@ _COLLECTIVES = {
     "gather_object": "",
     "scatter_object_list": "",
 }
-SENDS = ("send", "isend")
-RECEIVES = ("recv", "irecv")
-
-
-class _State:
-    """What this rank has started so far."""
-
-    def __init__(self) -> None:
-        self.board: Blackboard | None = None
-        self.rank = 0
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget everything: a new process group counts from 1."""
-        self.started: dict[str, int] = {}  # channel ("send 0>1 #0") or group -> calls so far
-        self.history: dict[str, list[Any]] = {}  # the last of each channel: [number, name, what]
-        self.blocked: dict[str, Any] | None = None
-
-
-_state = _State()
-_local = threading.local()  # the depth of wrapped calls inside wrapped calls
-_MAX_HISTORY = 8
-
-
-class Operation:
-    """One operation of this rank, from its start to its end; use as a context while it blocks.
-
-    Args:
-        name: "send", "all_reduce", ...
-        what: shape and dtype in words, e.g. "float32[10]".
-        size_bytes: bytes of the tensor.
-        peer: the other rank of a send or receive; None for a collective or any sender.
-        group: names the group, "" for all ranks.
-        members: the ranks of the group; None for all.
-        tag: as given to the call; only equal tags meet.
-        is_collective: whether every member has to call it.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        what: str,
-        size_bytes: int,
-        peer: int | None = None,
-        group: str = "",
-        members: list[int] | None = None,
-        tag: int = 0,
-        is_collective: bool = False,
-    ) -> None:
-        self.name = name
-        self.size_bytes = size_bytes
-        self.peer = peer
-        self.start_s = time.monotonic()
-        self._ended = False
-        if is_collective:
-            key = f"group {group}"
-        else:
-            key = channel_key(name, _state.rank, peer, f"{group}#{tag}")
-        number = _state.started.get(key, 0) + 1
-        _state.started[key] = number
-        self.note = {
-            "name": name,
-            "what": what,
-            "peer": peer,
-            "key": key,
-            "number": number,
-            "members": members,
-            "group": group,
-        }
-        history = _state.history.setdefault(key, [])
-        history.append([number, name, what])
-        del history[:-_MAX_HISTORY]
-
-    def __enter__(self) -> Operation:
-        """Say that this rank waits here from now on."""
-        _state.blocked = self.note
-        _publish()
-        return self
-
-    def __exit__(self, *details: object) -> None:
-        """Say that this rank goes on."""
-        _state.blocked = None
-        _publish()
-
-    def end(self) -> None:
-        """Record it as done, once."""
-        if not self._ended:
-            self._ended = True
-            trace.communication(self.name, self.start_s, self.size_bytes, self.peer)
-
-
-def channel_key(name: str, rank: int, peer: int | None, lane: str = "#0") -> str:
-    """Name one end of the one-way channel that a send or receive uses, e.g. "send 0>1 #0"."""
-    if name in SENDS:
-        return f"send {rank}>{peer} {lane}"
-    return f"recv {'*' if peer is None else peer}>{rank} {lane}"
-
-
-def _publish() -> None:
-    if _state.board is not None:
-        _state.board.write(
-            _state.rank,
-            {
-                "started": _state.started,
-                "history": _state.history,
-                "blocked": _state.blocked,
-            },
-        )
-
-
-def describe(tensor: Any) -> tuple[str, int]:
-    """Return a tensor's (or a list of tensors') dtype and shape in words, and its bytes."""
-    if isinstance(tensor, (list, tuple)) and tensor:
-        what, _ = describe(tensor[0])
-        sizes = [describe(one)[1] for one in tensor]
-        return (f"{len(tensor)} x {what}" if what else ""), sum(sizes)
-    if not hasattr(tensor, "dtype") or not hasattr(tensor, "element_size"):
-        return "", 0
-    shape = ", ".join(str(size) for size in tensor.shape)
-    dtype = str(tensor.dtype).removeprefix("torch.")
-    return f"{dtype}[{shape}]", tensor.numel() * tensor.element_size()
+_local = threading.local()  # whether this thread is inside a watched call already
 
 
 def install(board: Blackboard | None, rank: int) -> None:
@@ -169,9 +45,7 @@ def install(board: Blackboard | None, rank: int) -> None:
     import torch.distributed as dist
     from torch.distributed import distributed_c10d
 
-    _state.board, _state.rank = board, rank
-    _state.reset()
-    _publish()
+    start_afresh(board, rank)
     for name in (*_COLLECTIVES, *SENDS, *RECEIVES):
         original = getattr(distributed_c10d, name, None)
         if original is None or hasattr(original, "_course_watched"):
@@ -183,7 +57,7 @@ def install(board: Blackboard | None, rank: int) -> None:
 
 
 def _watch(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-    signature = inspect.signature(original)
+    names = list(inspect.signature(original).parameters)
 
     @functools.wraps(original)
     def watched(*args: Any, **kwargs: Any) -> Any:
@@ -191,11 +65,11 @@ def _watch(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
             return original(*args, **kwargs)
         _local.inside = True
         try:
-            operation = _begin(name, signature, args, kwargs)
-            with operation or _Nothing():
-                result = original(*args, **kwargs)
+            operation = _begin(name, dict(zip(names, args, strict=False)) | kwargs)
             if operation is None:
-                return result
+                return original(*args, **kwargs)
+            with operation:
+                result = original(*args, **kwargs)
             if hasattr(result, "wait"):
                 return watched_work(result, operation)
             operation.end()
@@ -206,39 +80,52 @@ def _watch(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
     return watched
 
 
-class _Nothing:
-    """Stands in for an operation that can't be described (its call is about to raise)."""
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, *details: object) -> None: ...
-
-
-def _begin(
-    name: str, signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Operation | None:
+def _begin(name: str, given: dict[str, Any]) -> Operation | None:
     """Number and describe a call; None where its arguments are wrong, as the call will say."""
-    import torch.distributed as dist
-
     try:
-        given = signature.bind(*args, **kwargs).arguments
-        group = given.get("group")
-        members = dist.get_process_group_ranks(group) if group is not None else None
-        label = "" if group is None else "-".join(str(rank) for rank in members or [])
-        if members == list(range(dist.get_world_size())):
-            label, members = "", None
+        label, members = _group_of(given.get("group"))
         if name in _COLLECTIVES:
             what, size_bytes = describe(given.get(_COLLECTIVES[name]))
-            return Operation(name, what, size_bytes, None, label, members, is_collective=True)
-        what, size_bytes = describe(given.get("tensor"))
-        word = "dst" if name in SENDS else "src"
-        peer = given.get(word)
-        if peer is None and given.get(f"group_{word}") is not None:
-            inner = given[f"group_{word}"]
-            peer = inner if group is None else dist.get_global_rank(group, inner)
+            root = _root(given)
+            return Operation(
+                name, what, size_bytes, None, label, members, is_collective=True, root=root
+            )
+        what, size_bytes = describe(given["tensor"])
+        peer = _peer(given, "dst" if name in SENDS else "src")
         return Operation(name, what, size_bytes, peer, label, members, given.get("tag", 0))
-    except (TypeError, ValueError, RuntimeError, AttributeError):
+    except (KeyError, TypeError, ValueError, RuntimeError):
         return None
+
+
+def _group_of(group: Any) -> tuple[str, list[int] | None]:
+    """Return a group's label and members: ("", None) for all ranks."""
+    import torch.distributed as dist
+
+    if group is None or group is dist.group.WORLD:
+        return "", None
+    members = dist.get_process_group_ranks(group)
+    return "-".join(str(rank) for rank in members), members
+
+
+def _peer(given: dict[str, Any], word: str) -> int | None:
+    """Return the other rank's number in the world; None for a receive from anyone."""
+    import torch.distributed as dist
+
+    if given.get(word) is not None:
+        return int(given[word])
+    inner, group = given.get(f"group_{word}"), given.get("group")
+    if inner is None:
+        return None
+    return int(inner if group is None else dist.get_global_rank(group, inner))
+
+
+def _root(given: dict[str, Any]) -> str:
+    """Name the root of a collective that has one: ranks that name different ones never meet."""
+    if given.get("src") is not None:
+        return f" from rank {given['src']}"
+    if given.get("dst") is not None:
+        return f" to rank {given['dst']}"
+    return ""
 
 
 def watched_work(work: Any, operation: Operation) -> Any:
