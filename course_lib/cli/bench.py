@@ -73,7 +73,8 @@ def _print_table(result: "BenchResult") -> None:
     from rich.table import Table
 
     console = Console()
-    table = Table(title=f"{result.name}: {result.speedup:.2f} times as fast as the peer")
+    console.print(f"{result.name}: {result.speedup:.2f} times as fast as the peer")
+    table = Table()
     for key in result.rows[0] if result.rows else ():
         table.add_column(key.replace("_", " "), justify="right")
     for row in result.rows:
