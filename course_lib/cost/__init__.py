@@ -1,0 +1,1 @@
+"""How long it must take: formulas for work and traffic, and what this machine can do."""
