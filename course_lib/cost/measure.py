@@ -14,6 +14,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -110,9 +111,7 @@ def matmul_flops_per_s(
         a = torch.randn(size, size, device=device).to(dtype)
         b = torch.randn(size, size, device=device).to(dtype)
         out = torch.empty_like(a)
-        time_s = median_time_s(
-            lambda a=a, b=b, out=out: torch.mm(a, b, out=out), repeats, 1, device
-        )  # type: ignore[misc]
+        time_s = median_time_s(partial(torch.mm, a, b, out=out), repeats, 1, device)
         rates.append(2 * size**3 / time_s)
     return max(rates)
 
