@@ -149,7 +149,7 @@ def run_ranks(
     started_s = time.monotonic()
     size = placement.check_world_size(world_size)
     limit_s = placement.check_timeout(timeout_s)
-    _refuse_nesting()
+    refuse_nesting()
     call, sources = payload.pack_call(fn, args)
     if not quiet and size > max(8, placement.usable_cpus()):
         print(f"{size} ranks share this machine's cores: expect them to take turns")
@@ -242,7 +242,8 @@ def print_line(rank: int, line: str) -> None:
     print(f"[rank {rank}] {line}", flush=True)
 
 
-def _refuse_nesting() -> None:
+def refuse_nesting() -> None:
+    """Raise a UserError inside a rank: ranks of ranks would be a flood of processes."""
     if runtime.inside_launch():
         raise UserError(
             f"launch was called inside rank {runtime.rank()}: call it from the notebook itself, "

@@ -15,7 +15,12 @@ def living_ranks() -> list[int]:
     """Return the process ids of everything below this process but the zygote itself."""
     alive = []
     for child in psutil.Process().children(recursive=True):
-        command = " ".join(child.cmdline()) if child.is_running() else ""
+        try:
+            command = " ".join(child.cmdline())
+        except psutil.ZombieProcess:
+            command = "course_lib.ranks (a zombie)"  # it has ended, and waits for its parent
+        except psutil.NoSuchProcess:
+            continue
         if "course_lib.ranks" in command or "sleep 1000" in command:
             alive.append(child.pid)
     zygote = processes._zygote
