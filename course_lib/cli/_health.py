@@ -11,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
 RANKS = 4
+OLDEST_PYTHON = (3, 11)
 SMALL_SHARED_MEMORY_BYTES = 64 * 2**20
 SMALL_MEMORY_BYTES = 2 * 2**30
 GIB = 2**30
@@ -39,7 +40,7 @@ def safely(look: Callable[[], Finding]) -> Finding:
 def python() -> Finding:
     """Look at the interpreter: 3.11 or newer."""
     value = f"{platform.python_version()} ({sys.executable})"
-    if sys.version_info < (3, 11):
+    if tuple(sys.version_info[:2]) < OLDEST_PYTHON:
         return Finding("python", "ill", value, "install Python 3.11 or newer")
     return Finding("python", "ok", value)
 
