@@ -6,10 +6,11 @@ compiled code (DDP's own all_reduces) doesn't pass through here.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from course_lib.ranks.blackboard import Blackboard
@@ -54,6 +55,17 @@ def install(board: Blackboard | None, rank: int) -> None:
         wrapped._course_watched = True  # type: ignore[attr-defined]
         setattr(distributed_c10d, name, wrapped)
         setattr(dist, name, wrapped)
+
+
+@contextlib.contextmanager
+def unwatched() -> Iterator[None]:
+    """Let calls of the block go by: whoever makes them writes them down itself."""
+    before = getattr(_local, "inside", False)
+    _local.inside = True
+    try:
+        yield
+    finally:
+        _local.inside = before
 
 
 def _watch(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
