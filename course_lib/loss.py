@@ -42,7 +42,7 @@ def log_softmax(logits: Float[Tensor, "... V"]) -> Float[Tensor, "... V"]:
     exp(89) overflows in float32; after the shift the largest exponent is 0 and the result is the
     same.
     """
-    shifted = logits - logits.amax(dim=-1, keepdim=True)
+    shifted = logits - logits.detach().amax(dim=-1, keepdim=True)  # no gradient through a shift
     return shifted - shifted.exp().sum(dim=-1, keepdim=True).log()
 
 

@@ -8,6 +8,7 @@ B batch, T tokens, D width.
 
 from __future__ import annotations
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -21,23 +22,32 @@ from course_lib.backward.layers import (
     split_heads_backward,
 )
 from course_lib.forward.blocks import AttentionSaved, BlockSaved, MlpSaved
-from course_lib.forward.weights import AttentionWeights, BlockWeights, MlpWeights
+from course_lib.forward.weights import AttentionWeights, BlockWeights, LinearWeights, MlpWeights
+
+
+def unstack_projections(stacked: LinearWeights) -> list[LinearWeights]:
+    """Take apart what blocks.stack_projections stacked: query, key and value."""
+    assert stacked.bias is not None
+    pairs = zip(stacked.weight.chunk(3), stacked.bias.chunk(3), strict=True)
+    return [LinearWeights(weight, bias) for weight, bias in pairs]
 
 
 def attention_backward(
     saved: AttentionSaved, d_y: Float[Tensor, "B T D"]
 ) -> tuple[Float[Tensor, "B T D"], AttentionWeights]:
-    """Return d_x, summed over the ways through query, key and value, and the weights' gradients."""
+    """Return d_x and the weights' gradients.
+
+    The product with the stacked matrices sums d_x over the ways through query, key and value.
+    """
     heads = saved.core.q_BHTK.shape[1]
     d_joined, d_output = linear_backward(saved.output, d_y)
     d_q_BHTK, d_k_BHTK, d_v_BHTK = causal_attention_backward(
         saved.core, join_heads_backward(d_joined, heads)
     )
-    d_x_query, d_query = linear_backward(saved.query, split_heads_backward(d_q_BHTK))
-    d_x_key, d_key = linear_backward(saved.key, split_heads_backward(d_k_BHTK))
-    d_x_value, d_value = linear_backward(saved.value, split_heads_backward(d_v_BHTK))
-    d_x = d_x_query + d_x_key + d_x_value
-    return d_x, AttentionWeights(d_query, d_key, d_value, d_output)
+    d_parts = [split_heads_backward(part) for part in (d_q_BHTK, d_k_BHTK, d_v_BHTK)]
+    d_x, d_stacked = linear_backward(saved.projections, torch.cat(d_parts, dim=-1))
+    d_query, d_key, d_value = unstack_projections(d_stacked)
+    return d_x, AttentionWeights(d_query, d_key._replace(bias=None), d_value, d_output)
 
 
 def mlp_backward(

@@ -63,7 +63,7 @@ def layer_norm_backward(
     d_normalised = d_y * weights.weight
     shift = d_normalised.mean(dim=-1, keepdim=True)
     stretch = (d_normalised * normalised).mean(dim=-1, keepdim=True)
-    d_x = inverse_std * (d_normalised - shift - normalised * stretch)
+    d_x = inverse_std * torch.addcmul(d_normalised - shift, normalised, stretch, value=-1)
     leading = tuple(range(d_y.ndim - 1))
     d_weight, d_bias = d_y * normalised, d_y
     if leading:
@@ -77,8 +77,9 @@ def gelu_backward(saved: GeluSaved, d_y: Float[Tensor, "... F"]) -> Float[Tensor
     The product rule on x P(x): the derivative of P is p.
     """
     x, probability = saved
-    density = torch.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
-    return d_y * (probability + x * density)
+    density_by_sqrt_2pi = torch.exp(x.square() * -0.5)
+    slope = torch.addcmul(probability, x, density_by_sqrt_2pi, value=1 / math.sqrt(2 * math.pi))
+    return d_y * slope
 
 
 def softmax_backward(
@@ -101,9 +102,10 @@ def causal_attention_backward(
     q_BHTK, k_BHTK, v_BHTK, pattern_BHTS = saved
     d_v_BHTK = pattern_BHTS.transpose(-2, -1) @ d_y_BHTK
     d_pattern_BHTS = d_y_BHTK @ v_BHTK.transpose(-2, -1)
-    d_scores_BHTS = softmax_backward(pattern_BHTS, d_pattern_BHTS) / math.sqrt(q_BHTK.shape[-1])
-    d_q_BHTK = d_scores_BHTS @ k_BHTK
-    d_k_BHTK = d_scores_BHTS.transpose(-2, -1) @ q_BHTK
+    d_scores_BHTS = softmax_backward(pattern_BHTS, d_pattern_BHTS)
+    scale = 1 / math.sqrt(q_BHTK.shape[-1])
+    d_q_BHTK = d_scores_BHTS @ k_BHTK * scale
+    d_k_BHTK = d_scores_BHTS.transpose(-2, -1) @ q_BHTK * scale
     return d_q_BHTK, d_k_BHTK, d_v_BHTK
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import NamedTuple
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -27,7 +28,7 @@ from course_lib.forward.layers import (
     join_heads,
     split_heads,
 )
-from course_lib.forward.weights import AttentionWeights, BlockWeights, MlpWeights
+from course_lib.forward.weights import AttentionWeights, BlockWeights, LinearWeights, MlpWeights
 
 KERNEL_MODULES: dict[str, ModuleType] = {"readable": layers, "fused": fused}
 
@@ -35,9 +36,7 @@ KERNEL_MODULES: dict[str, ModuleType] = {"readable": layers, "fused": fused}
 class AttentionSaved(NamedTuple):
     """What the backward pass of multi-head attention needs."""
 
-    query: LinearSaved
-    key: LinearSaved
-    value: LinearSaved
+    projections: LinearSaved
     core: CausalAttentionSaved
     output: LinearSaved
 
@@ -61,6 +60,17 @@ class BlockSaved(NamedTuple):
     dropout2: DropoutSaved
 
 
+def stack_projections(weights: AttentionWeights) -> LinearWeights:
+    """Stack the query, key and value projections: one product of 3 D rows is faster than three.
+
+    The key, which has no bias, gets zeros.
+    """
+    stacked = (weights.query, weights.key, weights.value)
+    no_bias = torch.zeros_like(weights.query.bias)
+    biases = [no_bias if part.bias is None else part.bias for part in stacked]
+    return LinearWeights(torch.cat([part.weight for part in stacked]), torch.cat(biases))
+
+
 def attention(
     x: Float[Tensor, "B T D"], weights: AttentionWeights, heads: int, kernels: str = "readable"
 ) -> tuple[Float[Tensor, "B T D"], AttentionSaved]:
@@ -69,13 +79,11 @@ def attention(
     Project to queries, keys and values, attend in each head, join the heads, project back.
     """
     use = KERNEL_MODULES[kernels]
-    query, saved_query = use.linear(x, weights.query)
-    key, saved_key = use.linear(x, weights.key)
-    value, saved_value = use.linear(x, weights.value)
-    q_BHTK, k_BHTK, v_BHTK = (split_heads(part, heads) for part in (query, key, value))
+    projected, saved_projections = use.linear(x, stack_projections(weights))
+    q_BHTK, k_BHTK, v_BHTK = (split_heads(part, heads) for part in projected.chunk(3, dim=-1))
     gathered_BHTK, saved_core = use.causal_attention(q_BHTK, k_BHTK, v_BHTK)
     y, saved_output = use.linear(join_heads(gathered_BHTK), weights.output)
-    return y, AttentionSaved(saved_query, saved_key, saved_value, saved_core, saved_output)
+    return y, AttentionSaved(saved_projections, saved_core, saved_output)
 
 
 def mlp(

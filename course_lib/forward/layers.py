@@ -81,10 +81,12 @@ def linear(
     x: Float[Tensor, "... I"], weights: LinearWeights
 ) -> tuple[Float[Tensor, "... O"], LinearSaved]:
     """Return x W^T + b (or without b, where it is None)."""
-    y = x @ weights.weight.T
-    if weights.bias is not None:
-        y = y + weights.bias
-    return y, LinearSaved(x, weights)
+    weight, bias = weights
+    if bias is None:
+        return x @ weight.T, LinearSaved(x, weights)
+    rows = x.reshape(-1, x.shape[-1])
+    y = torch.addmm(bias, rows, weight.T)  # b + rows W^T in one pass over y
+    return y.reshape(*x.shape[:-1], -1), LinearSaved(x, weights)
 
 
 def layer_norm(
@@ -98,7 +100,7 @@ def layer_norm(
     variance = centred.square().mean(dim=-1, keepdim=True)
     inverse_std = (variance + eps).rsqrt()
     normalised = centred * inverse_std
-    y = normalised * weights.weight + weights.bias
+    y = torch.addcmul(weights.bias, normalised, weights.weight)  # b + n w in one pass
     return y, LayerNormSaved(normalised, inverse_std, weights)
 
 
@@ -107,7 +109,7 @@ def gelu(x: Float[Tensor, "... F"]) -> tuple[Float[Tensor, "... F"], GeluSaved]:
 
     Hendrycks, Gimpel 2016, "Gaussian Error Linear Units".
     """
-    probability = 0.5 * (1 + torch.erf(x / math.sqrt(2)))
+    probability = torch.erf(x * math.sqrt(0.5)).add_(1).mul_(0.5)  # in place: ours alone
     return x * probability, GeluSaved(x, probability)
 
 
@@ -116,7 +118,8 @@ def softmax(x: Float[Tensor, "... N"]) -> Float[Tensor, "... N"]:
 
     The largest score is taken off first, so that exp can't overflow; the result is the same.
     """
-    exponential = torch.exp(x - x.amax(dim=-1, keepdim=True))
+    largest = x.detach().amax(dim=-1, keepdim=True)  # no gradient: a shift changes nothing
+    exponential = torch.exp(x - largest)
     return exponential / exponential.sum(dim=-1, keepdim=True)
 
 
@@ -136,7 +139,7 @@ def causal_attention(
     sqrt(K).
     """
     tokens, head_width = q_BHTK.shape[-2:]
-    scores_BHTS = q_BHTK @ k_BHTK.transpose(-2, -1) / math.sqrt(head_width)
+    scores_BHTS = (q_BHTK / math.sqrt(head_width)) @ k_BHTK.transpose(-2, -1)
     scores_BHTS = scores_BHTS.masked_fill(causal_mask(tokens, q_BHTK.device), -math.inf)
     pattern_BHTS = softmax(scores_BHTS)
     return pattern_BHTS @ v_BHTK, CausalAttentionSaved(q_BHTK, k_BHTK, v_BHTK, pattern_BHTS)
@@ -144,7 +147,7 @@ def causal_attention(
 
 def split_heads(x: Float[Tensor, "B T D"], heads: int) -> Float[Tensor, "B H T K"]:
     """Cut each token's vector into H parts of K = D / H: the heads work side by side."""
-    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+    return x.unflatten(-1, (heads, -1)).transpose(1, 2).contiguous()
 
 
 def join_heads(x_BHTK: Float[Tensor, "B H T K"]) -> Float[Tensor, "B T D"]:
