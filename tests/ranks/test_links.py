@@ -103,7 +103,7 @@ def test_shared_memory_refuses_two_sizes_and_names_both() -> None:
             else:
                 links.recv(torch.ones(5), 0)
 
-    with pytest.raises(RankError, match="rank 0 sent 40 bytes, but rank 1 receives into .* 20"):
+    with pytest.raises(RankError, match=r"rank 0 sent 40 bytes, but rank 1 receives into .* 20"):
         launch(work, world_size=2)
 
 
