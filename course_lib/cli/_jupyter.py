@@ -17,12 +17,14 @@ from pathlib import Path
 from course_lib.errors import UserError
 
 START_LIMIT_S = 90.0
-# No question about news on the first start, and nothing fetched: the course works offline.
+# No question about news on the first start, and nothing fetched: the course works offline. Every
+# cell stays in the page, so that widgets and pictures don't jump while one scrolls.
 SETTINGS = {
     "@jupyterlab/apputils-extension:notification": {
         "fetchNews": "false",
         "checkForUpdates": False,
-    }
+    },
+    "@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"},
 }
 
 

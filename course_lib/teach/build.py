@@ -16,7 +16,7 @@ from nbformat import NotebookNode
 from course_lib.errors import UserError
 from course_lib.paths import CourseFolders
 from course_lib.teach.blanks import chapter_blanks, read_blanks, solved_source
-from course_lib.teach.chapters import Chapter, load_chapters
+from course_lib.teach.chapters import Chapter, chapter_paths, load_chapters
 from course_lib.teach.execute import execute, keep_stored_timings
 from course_lib.teach.lint import lint_chapter, lint_outputs
 from course_lib.teach.student import notebook_text, student_edition, write_student_editions
@@ -47,6 +47,10 @@ def blanks_text(chapters: list[Chapter]) -> str:
     blanks = {}
     for chapter in chapters:
         blanks.update(chapter_blanks(chapter))
+    return _json_text(blanks)
+
+
+def _json_text(blanks: dict[str, dict[str, str]]) -> str:
     return json.dumps(blanks, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
 
 
@@ -55,10 +59,20 @@ def notebook_path(folders: CourseFolders, name: str) -> Path:
     return folders.notebooks / f"{name}.ipynb"
 
 
-def write_blanks(folders: CourseFolders) -> None:
-    """Write blanks.json from all chapters, before any cell runs: `check` reads it."""
-    text = blanks_text(load_chapters(folders.chapters))
+def write_blanks(folders: CourseFolders, chapters: list[Chapter]) -> None:
+    """Bring blanks.json up to date for these chapters, before any cell runs: `check` reads it.
+
+    The other chapters' blanks stay as they are, so that one chapter can be built while another is
+    half written; those of chapters that are no longer there go.
+    """
+    before = json.loads(read_blanks(folders.blanks) or "{}")
+    ours = {chapter.number for chapter in chapters}
+    there = {path.stem[:2] for path in chapter_paths(folders.chapters)}
+    blanks = {key: blank for key, blank in before.items() if key[:2] in there - ours}
+    for chapter in chapters:
+        blanks.update(chapter_blanks(chapter))
     folders.blanks.parent.mkdir(parents=True, exist_ok=True)
+    text = _json_text(blanks)
     if read_blanks(folders.blanks) != text:
         folders.blanks.write_text(text, encoding="utf-8")
 
@@ -81,7 +95,7 @@ def build(
     chapters = load_chapters(folders.chapters, numbers)
     for chapter in chapters:
         refuse_findings(chapter.path.name, lint_chapter(chapter))
-    write_blanks(folders)
+    write_blanks(folders, chapters)
     folders.notebooks.mkdir(exist_ok=True)
     done = []
     for chapter in chapters:

@@ -1,11 +1,11 @@
-"""Open a deck in Chromium without a network and measure every slide."""
+"""Open decks and notebooks in Chromium: cut off the network, every slide measured."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page, Request, sync_playwright
 
 from course_lib.errors import UserError
 from course_lib.teach.slides.pdf import find_browser
@@ -71,23 +71,36 @@ class Visit:
 @contextmanager
 def offline_page(width: int = 1280, height: int = 720) -> Iterator[tuple[Page, list[str]]]:
     """Open a page of a browser that is cut off the network; collect every problem it meets."""
+    with _page(LOCAL, offline=True, width=width, height=height) as opened:
+        yield opened
+
+
+@contextmanager
+def online_page(server: str) -> Iterator[tuple[Page, list[str]]]:
+    """Open a page that may talk to one server of this machine; all else is a problem."""
+    local = (*LOCAL, server, server.replace("http:", "ws:"))
+    with _page(local, offline=False, width=1400, height=900) as opened:
+        yield opened
+
+
+@contextmanager
+def _page(
+    local: tuple[str, ...], *, offline: bool, width: int, height: int
+) -> Iterator[tuple[Page, list[str]]]:
     problems: list[str] = []
+
+    def look_at(request: Request) -> None:
+        if not request.url.startswith(local):
+            problems.append(f"remote {request.url[:100]}")
+
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=find_browser(), args=CHROMIUM_ARGUMENTS
         )
-        context = browser.new_context(viewport={"width": width, "height": height}, offline=True)
+        context = browser.new_context(viewport={"width": width, "height": height}, offline=offline)
         page = context.new_page()
         page.on("pageerror", lambda error: problems.append(f"error {str(error)[:200]}"))
-        page.on("requestfailed", lambda request: problems.append(f"failed {request.url[:100]}"))
-        page.on(
-            "request",
-            lambda request: (
-                None
-                if request.url.startswith(LOCAL)
-                else problems.append(f"remote {request.url[:100]}")
-            ),
-        )
+        page.on("request", look_at)
         try:
             yield page, problems
         finally:

@@ -144,3 +144,13 @@ def test_an_unknown_chapter_is_refused_with_the_known_ones(course: CourseFolders
     result = run_course(course, "build", "42")
     assert result.returncode == 2
     assert result.stderr.count("\n") == 1
+
+
+def test_one_chapter_is_built_while_another_is_half_written(course: CourseFolders):
+    build(course)
+    (course.chapters / "01_draft.py").write_text("# %% [markdown]\n# no id yet\n", "utf-8")
+    build(course, ["00"])
+    blanks = json.loads(course.blanks.read_text("utf-8"))
+    course.blanks.write_text(json.dumps(blanks | {"07.1": blanks["00.1"]}), "utf-8")
+    build(course, ["00"])
+    assert json.loads(course.blanks.read_text("utf-8")) == blanks
