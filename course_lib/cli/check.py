@@ -21,7 +21,7 @@ def check(
     import json
 
     from course_lib.teach.checking import progress
-    from course_lib.teach.checking.workbook import check_folder
+    from course_lib.teach.checking.answers import check_folder
 
     counts = {"passed": 0, "failed": 0, "blank": 0}
     rows = []

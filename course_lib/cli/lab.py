@@ -28,6 +28,7 @@ def lab(
     from course_lib.errors import UserError
     from course_lib.paths import course_folders
     from course_lib.teach.chapters import load_chapters
+    from course_lib.teach.checking import progress
     from course_lib.teach.workbook import KEPT_FOLDER, update_workbook
 
     if port is not None and not _jupyter.port_is_free(port):
@@ -37,6 +38,7 @@ def lab(
     chapters = load_chapters(folders.chapters)
     for sentence in update_workbook(chapters, folder):
         typer.echo(sentence)
+    progress.start(folder)
     typer.echo(f"Your workbook is in {folder}.")
     if only_update:
         return

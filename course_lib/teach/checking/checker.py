@@ -186,12 +186,13 @@ def _sudden_end(exercise: Exercise, ended: sandbox.Ended, cell: str, file: str) 
         return Failure("interrupted", "you interrupted it", where=case)
     if stuck and any(at["kind"] == "deadlock" for _, at in stuck):
         where = ", ".join(part for part in (case, f"{world_size} ranks") if part)
+        all_in_answer = all(at["line"] for _, at in stuck)
         return Failure(
             "deadlock",
             "a deadlock: the ranks wait for each other, and none can go on",
             where=where,
-            details=tuple(_who_waits(rank, at, cell, file) for rank, at in stuck),
-            likely=_ALL_WAIT if all(at["line"] for _, at in stuck) else _ONE_LEFT,
+            details=_who_waits(ended, cell, file),
+            likely=_ALL_WAIT if len(stuck) == world_size and all_in_answer else _ONE_LEFT,
         )
     if stuck:
         rank, at = stuck[0]
@@ -203,11 +204,21 @@ def _sudden_end(exercise: Exercise, ended: sandbox.Ended, cell: str, file: str) 
     return None
 
 
-def _who_waits(rank: int, at: dict[str, Any], cell: str, file: str) -> str:
-    line = source.describe_line(tuple(at["line"]) if at["line"] else None, file, cell)
-    if not line:
-        return f"rank {rank} has finished its part"
-    return f"rank {rank} waits" + (f" in {at['waits']}" if at["waits"] else "") + f", {line}"
+def _who_waits(ended: sandbox.Ended, cell: str, file: str) -> tuple[str, ...]:
+    """Return a line for each rank: what it waits in and where, or that its part has ended."""
+    lines = []
+    for rank, log in enumerate(ended.logs):
+        if log.stuck_at is None:
+            lines.append(f"rank {rank} waits for nothing")
+            continue
+        at = log.stuck_at
+        line = source.describe_line(tuple(at["line"]) if at["line"] else None, file, cell)
+        if line:
+            operation = f" in {ended.waits[rank]}" if rank in ended.waits else ""
+            lines.append(f"rank {rank} waits{operation}, {line}")
+        else:
+            lines.append(f"rank {rank} has finished its part")
+    return (*lines, ended.mismatch) if ended.mismatch else tuple(lines)
 
 
 def _misfit(exercise: Exercise, answer: Any) -> tuple[str, str] | None:

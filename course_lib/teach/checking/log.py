@@ -17,7 +17,7 @@ class Log:
         current_case: the label of its case.
         failure: the fields of the first failure, or None.
         failed: index of the property that failed; -1 where the answer could not be loaded.
-        stuck_at: kind ("deadlock", "timeout"), waits and line of a rank that had to be ended.
+        stuck_at: kind ("deadlock" or "timeout") and line of a rank that had to be ended.
     """
 
     path: Path | None = None
@@ -44,9 +44,9 @@ class Log:
         """Property `index` doesn't hold; -1 where the answer could not even be loaded."""
         self._write({"failed": index, "failure": failure})
 
-    def stuck(self, kind: str, waits: str, line: tuple[str, int] | None) -> None:
-        """This rank can't go on; `waits` says for what, '' when it waits only for the others."""
-        self._write({"stuck": {"kind": kind, "waits": waits, "line": line}})
+    def stuck(self, kind: str, line: tuple[str, int] | None) -> None:
+        """This rank can't go on; `line` is where, None when its own part has ended."""
+        self._write({"stuck": {"kind": kind, "line": line}})
 
     def _write(self, event: dict[str, Any]) -> None:
         self._apply(event)

@@ -115,12 +115,17 @@ class CheckResult:
         body = [f"<div style='font-weight:600'>{escape(self.headline)}</div>"]
         if self.message:
             body.append(f"<div>{escape(self.message)}</div>")
-        body += [_line_html(mark, text) for mark, text in self.lines]
-        if self.failure:
+        for mark, text in self.lines:
+            body.append(_line_html(mark, text))
+            if mark == "wrong" and self.failure:
+                body.append(_failure_html(self.failure))
+        if self.failure and not any(mark == "wrong" for mark, _ in self.lines):
             body.append(_failure_html(self.failure))
         if self.printed:
-            body.append(f"<div>your answer printed:</div><pre>{escape(self.printed)}</pre>")
-        style = f"border-left:4px solid {COLOURS[overall]};padding:2px 0 2px 12px;line-height:1.5"
+            style = "margin:0 0 0 1.4em;white-space:pre-wrap"
+            printed = escape(self.printed)
+            body.append(f"<div>your answer printed:</div><pre style='{style}'>{printed}</pre>")
+        style = f"border-left:4px solid {COLOURS[overall]};padding:2px 0 2px 12px;line-height:1.6"
         return f"<div style='{style}'>{''.join(body)}</div>"
 
 
@@ -133,11 +138,11 @@ def _line_html(mark: Mark, text: str) -> str:
 
 
 def _failure_html(failure: Failure) -> str:
-    label_style = "text-align:left;vertical-align:top;opacity:.75;padding:0 10px 0 0"
-    text_style = "text-align:left;white-space:pre-wrap"
+    label_style = "flex:0 0 5.5em;opacity:.75"
+    text_style = "flex:1;white-space:pre-wrap"
     rows = "".join(
-        f"<tr style='background:transparent'><td style='{label_style}'>{label}</td>"
-        f"<td style='{text_style}'>{escape(text)}</td></tr>"
+        f"<div style='display:flex'><div style='{label_style}'>{label}</div>"
+        f"<div style='{text_style}'>{escape(text)}</div></div>"
         for label, text in failure.rows()
     )
-    return f"<table style='margin:2px 0 2px 1.2em;border:0'>{rows}</table>"
+    return f"<div style='margin:2px 0 4px 1.4em'>{rows}</div>"

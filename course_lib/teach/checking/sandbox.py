@@ -39,12 +39,16 @@ class Ended:
         death: what happened to the first rank that died without a word; '' if none did.
         dead_rank: that rank.
         interrupted: whether the learner interrupted it.
+        waits: what each rank that can't go on waits in, in words, by rank.
+        mismatch: calls that should have met but don't fit, in words; '' if there are none.
     """
 
     logs: list[Log]
     death: str = ""
     dead_rank: int = 0
     interrupted: bool = False
+    waits: dict[int, str] = dataclasses.field(default_factory=dict)
+    mismatch: str = ""
 
 
 def run(
@@ -201,14 +205,25 @@ def _ended(outcome: Outcome, logs: list[Log]) -> Ended:
     """Find out whether a rank ended in a way that its log can't tell."""
     if outcome.interrupted:
         return Ended(logs, interrupted=True)
-    first = outcome.first_failure
-    if first is not None and first.error is None:
-        return Ended(logs, death_line(first.exit_code), first.rank)
-    if first is not None and first.error is not None:
-        return Ended(logs, f"{first.error['type']}: {first.error['message']}", first.rank)
-    if outcome.timed_out:
-        return Ended(logs, "compiled code that never lets go", 0)
-    return Ended(logs)
+    for stuck in outcome.stuck:  # seen by the parent, before our own watchdogs
+        place = outcome.ranks[stuck.rank].where
+        logs[stuck.rank].stuck_at = {"kind": "deadlock", "line": _cell_line(place)}
+    waits = dict(outcome.waits)
+    waits |= {stuck.rank: stuck.operation for stuck in outcome.stuck}
+    first, death, rank = outcome.first_failure, "", 0
+    if first is not None:
+        rank = first.rank
+        error = first.error
+        death = f"{error['type']}: {error['message']}" if error else death_line(first.exit_code)
+    elif outcome.timed_out:
+        death = "compiled code that never lets go"
+    return Ended(logs, death, rank, waits=waits, mismatch=outcome.mismatch or "")
+
+
+def _cell_line(frames: list[dict[str, Any]]) -> tuple[str, int] | None:
+    """Return (file, line) of the innermost frame whose code lies in no file: a notebook's cell."""
+    cells = [frame for frame in frames if not Path(frame["file"]).is_file()]
+    return (cells[-1]["file"], cells[-1]["line"]) if cells else None
 
 
 def limit_memory(size_bytes: int) -> None:

@@ -8,8 +8,6 @@ import os
 import sys
 import threading
 import time
-import types
-from typing import Any
 
 from course_lib.teach.checking import agreement as shared
 from course_lib.teach.checking.agreement import Agreement
@@ -19,7 +17,6 @@ LOOK_EVERY_S = 0.05
 DEADLOCK_S = 1.2
 IDLE_SHARE = 0.05
 HARD_LIMIT_GRACE_S = 0.7
-COMMUNICATION = ("torch.distributed.distributed_c10d", "course_lib.ranks.links")
 
 
 class Watchdog:
@@ -73,9 +70,8 @@ class Watchdog:
     def _tell_and_end(self, kind: str) -> None:
         """Write where this rank stands, give the others a moment to do the same, and exit."""
         done = self._agreement.states()[self._agreement.rank] == shared.DONE
-        waits = "" if done else waiting_for(sys._current_frames().get(self._main))
         line = None if done else self._learners_line()
-        self._log.stuck(kind, waits, line)
+        self._log.stuck(kind, line)
         self._agreement.set_state(shared.TOLD)
         deadline = time.monotonic() + 0.3
         while set(self._agreement.states()) != {shared.TOLD} and time.monotonic() < deadline:
@@ -89,26 +85,3 @@ class Watchdog:
                 return frame.f_code.co_filename, frame.f_lineno
             frame = frame.f_back
         return None
-
-
-def waiting_for(frame: types.FrameType | None) -> str:
-    """Return "recv from rank 1" or "all_reduce" for a main thread inside a collective, else ''.
-
-    Args:
-        frame: the thread's innermost frame.
-    """
-    found = ""
-    while frame is not None and frame.f_code.co_name != "run_property":
-        module = frame.f_globals.get("__name__", "")
-        name = frame.f_code.co_name
-        if module in COMMUNICATION and name != "wrapper" and not name.startswith("_"):
-            found = name + _peer(frame.f_locals)
-        frame = frame.f_back
-    return found
-
-
-def _peer(local_names: dict[str, Any]) -> str:
-    for name, word in (("src", "from"), ("source", "from"), ("dst", "to"), ("destination", "to")):
-        if isinstance(local_names.get(name), int):
-            return f" {word} rank {local_names[name]}"
-    return ""
