@@ -92,7 +92,7 @@ def initial_weights(config: ModelConfig, generator: torch.Generator | None) -> T
       nothing for hundreds of steps.
     - The two matrices of a block that add to the residual stream get 1 / sqrt(2 L) of that: 2 L
       such sums together then add up to the size 1 (Radford et al. 2019, GPT-2, section 2.3).
-    - The head gets HEAD_DEVIATION, embeddings EMBEDDING_DEVIATION (tied ones the head's), see there.
+    - The head gets HEAD_DEVIATION, embeddings EMBEDDING_DEVIATION, see there; tied ones the head's.
     - Biases start at 0, norms at scale 1 and shift 0.
     """
     width, hidden = config.width, config.hidden
