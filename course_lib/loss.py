@@ -89,7 +89,10 @@ def cross_entropy_sum(
         )
     # Picked out rather than multiplied by 0: a masked token costs nothing, and can't bring in a
     # NaN.
-    losses = token_losses(logits[mask], targets[mask])
+    # index_select, since the backward pass of logits[mask] is many times slower on a CPU.
+    counting = mask.reshape(-1).nonzero().squeeze(-1)
+    rows = logits.reshape(-1, logits.shape[-1]).index_select(0, counting)
+    losses = token_losses(rows, targets.reshape(-1)[counting])
     return LossSum(losses.sum(), losses.numel())
 
 

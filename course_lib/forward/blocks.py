@@ -66,7 +66,7 @@ def stack_projections(weights: AttentionWeights) -> LinearWeights:
     The key, which has no bias, gets zeros.
     """
     stacked = (weights.query, weights.key, weights.value)
-    no_bias = torch.zeros_like(weights.query.bias)
+    no_bias = weights.key.weight.new_zeros(weights.key.weight.shape[0])
     biases = [no_bias if part.bias is None else part.bias for part in stacked]
     return LinearWeights(torch.cat([part.weight for part in stacked]), torch.cat(biases))
 

@@ -109,7 +109,8 @@ def gelu(x: Float[Tensor, "... F"]) -> tuple[Float[Tensor, "... F"], GeluSaved]:
 
     Hendrycks, Gimpel 2016, "Gaussian Error Linear Units".
     """
-    probability = torch.erf(x * math.sqrt(0.5)).add_(1).mul_(0.5)  # in place: ours alone
+    # In place (with _) on numbers of our own: it spares memory traffic, and changes no input.
+    probability = torch.erf(x * math.sqrt(0.5)).add_(1).mul_(0.5)
     return x * probability, GeluSaved(x, probability)
 
 
