@@ -10,70 +10,69 @@ if TYPE_CHECKING:
     from course_lib.train.request import Request
 
 
+Task = Annotated[str | None, typer.Option(help="addition or text.")]
+Text = Annotated[str | None, typer.Option(help="A UTF-8 file to learn (task text).")]
+Ranks = Annotated[int | None, typer.Option(help="How many processes, 1 to 64.")]
+Steps = Annotated[int | None, typer.Option(help="How many updates.")]
+BatchSize = Annotated[int | None, typer.Option(help="Rows of a step, over all ranks together.")]
+Parts = Annotated[int | None, typer.Option(help="Parts in which a rank works through its rows.")]
+Digits = Annotated[int | None, typer.Option(help="Of each number, 1 to 6 (task addition).")]
+Context = Annotated[int | None, typer.Option(help="Characters read at once (task text).")]
+Layers = Annotated[int | None, typer.Option(help="Blocks of the model.")]
+Width = Annotated[int | None, typer.Option(help="D, how many numbers stand for a token.")]
+Heads = Annotated[int | None, typer.Option(help="Attention heads.")]
+Dropout = Annotated[float | None, typer.Option(help="Share set to zero in training.")]
+Tied = Annotated[bool | None, typer.Option(help="The head is the token embedding, or not.")]
+PeakLr = Annotated[float | None, typer.Option(help="The highest learning rate.")]
+OptimizerName = Annotated[str | None, typer.Option(help="adamw or sgd.")]
+EvalEvery = Annotated[int | None, typer.Option(help="Steps between evaluations; 0: at the end.")]
+Seed = Annotated[int | None, typer.Option(help="Decides first weights and batches.")]
+Dtype = Annotated[str | None, typer.Option(help="float32, float64 or bfloat16.")]
+Device = Annotated[str | None, typer.Option(help="cpu, cuda or mps.")]
+Kernels = Annotated[str | None, typer.Option(help="fused (torch's layers) or readable (ours).")]
+StopAfter = Annotated[int | None, typer.Option(help="End here, and leave the schedule as it is.")]
+Out = Annotated[Path | None, typer.Option(help="The run's folder; a new one in runs/ if none.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one line of JSON, nothing else.")]
+
+
 def train(
-    task: Annotated[str | None, typer.Option(help="addition or text.")] = None,
-    text: Annotated[str | None, typer.Option(help="A UTF-8 file to learn (task text).")] = None,
-    ranks: Annotated[int | None, typer.Option(help="How many processes, 1 to 64.")] = None,
-    steps: Annotated[int | None, typer.Option(help="How many updates.")] = None,
-    batch_size: Annotated[
-        int | None, typer.Option(help="Rows of a step, over all ranks together.")
-    ] = None,
-    grad_accum_steps: Annotated[
-        int | None, typer.Option(help="Parts in which a rank works through its rows.")
-    ] = None,
-    digits: Annotated[int | None, typer.Option(help="Of each number, 1 to 6 (addition).")] = None,
-    context: Annotated[int | None, typer.Option(help="Characters read at once (text).")] = None,
-    layers: Annotated[int | None, typer.Option(help="Blocks of the model.")] = None,
-    width: Annotated[int | None, typer.Option(help="D, numbers for a token.")] = None,
-    heads: Annotated[int | None, typer.Option(help="Attention heads.")] = None,
-    dropout: Annotated[float | None, typer.Option(help="Share set to zero in training.")] = None,
-    peak_lr: Annotated[float | None, typer.Option(help="The highest learning rate.")] = None,
-    optimizer: Annotated[str | None, typer.Option(help="adamw or sgd.")] = None,
-    eval_every: Annotated[int | None, typer.Option(help="Steps between evaluations.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Decides first weights and batches.")] = None,
-    dtype: Annotated[str | None, typer.Option(help="float32, float64 or bfloat16.")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda or mps.")] = None,
-    kernels: Annotated[
-        str | None, typer.Option(help="fused (torch's own layers) or readable (ours).")
-    ] = None,
-    stop_after: Annotated[
-        int | None, typer.Option(help="End after this many steps of the same schedule.")
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="The run's folder; runs/... if none.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one line of JSON, and nothing else.")
-    ] = False,
+    task: Task = None,
+    text: Text = None,
+    ranks: Ranks = None,
+    steps: Steps = None,
+    batch_size: BatchSize = None,
+    grad_accum_steps: Parts = None,
+    digits: Digits = None,
+    context: Context = None,
+    layers: Layers = None,
+    width: Width = None,
+    heads: Heads = None,
+    dropout: Dropout = None,
+    tied: Tied = None,
+    peak_lr: PeakLr = None,
+    optimizer: OptimizerName = None,
+    eval_every: EvalEvery = None,
+    seed: Seed = None,
+    dtype: Dtype = None,
+    device: Device = None,
+    kernels: Kernels = None,
+    stop_after: StopAfter = None,
+    out: Out = None,
+    resume: Resume = False,
+    as_json: AsJson = False,
 ) -> None:
     """Train a Transformer: six stages a step, on one rank or on many.
 
     Leaves checkpoint.pt, metrics.jsonl and loss_curve.png in the run's folder. Ctrl-C ends the run
     after its step, ready to be resumed.
     """
-    settings = {
-        "task": task,
-        "text": text,
-        "steps": steps,
-        "batch_size": batch_size,
-        "grad_accum_steps": grad_accum_steps,
-        "digits": digits,
-        "context": context,
-        "layers": layers,
-        "width": width,
-        "heads": heads,
-        "dropout": dropout,
-        "peak_lr": peak_lr,
-        "optimizer": optimizer,
-        "eval_every": eval_every,
-        "seed": seed,
-        "dtype": dtype,
-        "device": device,
-        "kernels": kernels,
-    }
+    settings = dict(locals())  # every option by its name; what is left are TrainConfig's fields
+    del settings["as_json"]
+    run = {name: settings.pop(name) for name in ("ranks", "out", "resume", "stop_after")}
     from course_lib.train.request import make_request
 
-    request = make_request(settings, ranks=ranks, out=out, resume=resume, stop_after=stop_after)
-    ended = _run(request, as_json)
+    ended = _run(make_request(settings, **run), as_json)
     if ended.ended_by == "interrupt":
         raise typer.Exit(130)
 
