@@ -108,7 +108,9 @@ def load_checkpoint(path: Path) -> Checkpoint:
         return Checkpoint(**{name: content[name] for name in _field_names()})
     except OSError as error:
         reason = (error.strerror or "error").lower()
-        raise UserError(f"{path} can't be read ({reason}): give a file that you may read.") from None
+        raise UserError(
+            f"{path} can't be read ({reason}): give a file that you may read."
+        ) from None
     except Exception:  # whatever a damaged or foreign file makes the reader raise
         raise UserError(
             f"{path} is not a whole checkpoint of this course (cut short, or another program's): "
