@@ -7,6 +7,7 @@ B batch, T tokens, D width, H heads, V vocabulary.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -24,6 +25,8 @@ from course_lib.forward.layers import (
     embedding,
 )
 from course_lib.forward.weights import LinearWeights, TransformerWeights, initial_weights
+
+BlockFunction = Callable[..., tuple[Tensor, Any]]
 
 
 class TransformerSaved(NamedTuple):
@@ -71,6 +74,7 @@ class Transformer(Parameters):
     def __init__(self, config: ModelConfig, generator: torch.Generator | None = None) -> None:
         super().__init__(initial_weights(config, generator))
         self.config = config
+        self.run_block: BlockFunction = block  # backward/by_hand.py puts another in its place
 
     def weights(self) -> TransformerWeights:
         """Return the parameters as nested tuples; the tensors are shared, not copied."""
@@ -83,16 +87,16 @@ class Transformer(Parameters):
         Raises:
             ValueError: more tokens than the context.
         """
-        return self._run(tokens, self.config.kernels)[0]
+        return self._run(tokens, self.config.kernels, self.run_block)[0]
 
     def forward_saved(
         self, tokens: Int[Tensor, "B T"]
     ) -> tuple[Float[Tensor, "B T V"], TransformerSaved]:
         """Return the logits and what the backward pass by hand needs, always by readable layers."""
-        return self._run(tokens, "readable")
+        return self._run(tokens, "readable", block)
 
     def _run(
-        self, tokens: Int[Tensor, "B T"], kernels: str
+        self, tokens: Int[Tensor, "B T"], kernels: str, run_block: BlockFunction
     ) -> tuple[Float[Tensor, "B T V"], TransformerSaved]:
         config, weights, use = self.config, self.weights(), KERNEL_MODULES[kernels]
         count = tokens.shape[-1]
@@ -106,7 +110,9 @@ class Transformer(Parameters):
         x, saved_dropout = dropout(token_part + place_part, config.dropout, self.training)
         saved_blocks = []
         for each in weights.blocks:
-            x, saved_block = block(x, each, config.heads, kernels, config.dropout, self.training)
+            x, saved_block = run_block(
+                x, each, config.heads, kernels, config.dropout, self.training
+            )
             saved_blocks.append(saved_block)
         x, saved_norm = use.layer_norm(x, weights.final_norm)
         head = weights.token_embedding if weights.head is None else weights.head
