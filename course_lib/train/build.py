@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from course_lib.backward.by_hand import use_backward_by_hand
 from course_lib.config import TrainConfig
 from course_lib.data.addition import SYMBOLS, Addition
 from course_lib.data.text import TextData
@@ -76,11 +77,17 @@ def make_device(config: TrainConfig) -> torch.device:
 
 
 def make_model(config: TrainConfig, data: Addition | TextData, device: torch.device) -> Transformer:
-    """Return the model with its first weights, a function of the seed alone."""
+    """Return the model with its first weights, a function of the seed alone.
+
+    A readable one differentiates its blocks by hand too, except under autocast.
+    """
     generator = torch.Generator().manual_seed(config.seed)
     model = Transformer(config.model(data.vocab_size, data.context), generator)
     dtype = torch.float64 if config.dtype == "float64" else torch.float32
-    return model.to(device=device, dtype=dtype)
+    model = model.to(device=device, dtype=dtype)
+    if config.kernels == "readable" and config.dtype != "bfloat16":
+        use_backward_by_hand(model)
+    return model
 
 
 def make_optimizer(config: TrainConfig, model: nn.Module) -> Optimizer:

@@ -8,9 +8,12 @@ import torch
 from course_lib.backward.blocks import block_backward
 from course_lib.backward.by_hand import use_backward_by_hand
 from course_lib.backward.gradcheck import relative_errors
+from course_lib.config import ADDITION
 from course_lib.data.addition import Addition
+from course_lib.forward.blocks import block
 from course_lib.forward.model import Transformer
 from course_lib.loss import cross_entropy
+from course_lib.train.build import make_data, make_model
 from tests.forward.reference import small_model
 
 BATCH = Addition(3).batch(0, 16)
@@ -92,3 +95,13 @@ def test_a_second_walk_back_is_refused() -> None:
 def test_fused_kernels_are_refused() -> None:
     with pytest.raises(ValueError, match="kernels is 'fused'"):
         use_backward_by_hand(small_model(kernels="fused"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "by_hand"),
+    [({}, True), ({"dtype": "bfloat16"}, False), ({"kernels": "fused"}, False)],
+)
+def test_a_readable_run_trains_by_hand(changes: dict[str, str], by_hand: bool) -> None:
+    config = ADDITION.with_changes(**{"kernels": "readable", **changes})
+    model = make_model(config, make_data(config), torch.device("cpu"))
+    assert (model.run_block is not block) is by_hand
