@@ -2,6 +2,7 @@
 
 import functools
 import linecache
+import textwrap
 import threading
 from typing import Any
 
@@ -13,7 +14,8 @@ import torch.nn.functional as F
 from course_lib.teach.checking import Exercise, Wrong, expect_close, expect_equal
 from course_lib.teach.checking.checker import check_answer, check_source, check_sources
 from course_lib.teach.checking.forbidden import ALL_REDUCE, AUTOGRAD, LAYER_NORM, resolve
-from course_lib.teach.checking.judge import SourceAnswer
+from course_lib.teach.checking.judge import SourceAnswer, judge
+from course_lib.teach.checking.log import Log
 from course_lib.teach.checking.mutants import mutants
 from course_lib.teach.checking.result import CheckResult
 from course_lib.teach.exercises import check
@@ -368,6 +370,46 @@ def test_the_html_form_has_words_and_escapes_what_it_shows() -> None:
 def test_wrong_carries_its_three_texts() -> None:
     wrong = Wrong("1", "2", "look")
     assert (wrong.expected, wrong.came, wrong.likely) == ("1", "2", "look")
+
+
+def test_each_case_starts_with_the_same_random_numbers() -> None:
+    """Of many answers judged in one process, each sees what it would see alone."""
+    drawn = Exercise("97.8", "Draw")
+    drawn.property("seeded by the rank", cases=[1, 2])(seeded)
+    source = "def my_draw(): return torch.rand(3)"
+    answers = [SourceAnswer("import torch", source, "my_draw")] * 3
+    assert all(result.passed for result in check_sources(drawn, answers))
+
+
+def seeded(answer: Any, _: int) -> None:
+    got = answer()
+    torch.manual_seed(0)
+    expect_close(got, torch.rand(3))
+
+
+def test_the_example_for_authors_works() -> None:
+    from course_lib.teach import exercises
+
+    guide = exercises.__doc__ or ""
+    example = guide[guide.index('    """Exercises of chapter 02') : guide.index("and in `tests/")]
+    namespace: dict[str, Any] = {"__name__": "guide"}
+    exec(textwrap.dedent(example), namespace)
+    stable = namespace["STABLE"]
+    sources = {
+        "def my_f(z):\n    z = z - z.amax(-1, True)\n"
+        "    return z - z.exp().sum(-1, True).log()": "",
+        "def my_f(z): return z - z.exp().sum(-1, True).log()": "Subtract the largest logit first",
+        "def my_f(z): return (z.exp() / z.exp().sum(-1, True))": "take its logarithm",
+        "def my_f(z): return z - z.exp().sum(-1).log()": "keepdim=True",
+        "def my_f(z): return z.log_softmax(-1)": "a call of torch.Tensor.log_softmax",
+    }
+    for source, message in sources.items():
+        log = Log()
+        answer = SourceAnswer("import torch", source, "my_f").load()
+        judge(stable, answer, log)
+        text = " ".join(str(value) for value in (log.failure or {}).values())
+        assert message in text
+        assert (log.failure is None) == (message == "")
 
 
 def test_mutants_change_one_thing_each_and_leave_texts_alone() -> None:

@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 from course_lib.cli import app
 from course_lib.errors import UserError
 from course_lib.teach.checking import progress
+from course_lib.teach.checking.answers import answers_in, check_folder
 from course_lib.teach.checking.prelude import prelude_for
 from course_lib.teach.checking.source import blanks
-from course_lib.teach.checking.answers import answers_in, check_folder
 from course_lib.teach.exercises import check, hint, solution
 
 RIGHT_ORDER = ["data", "forward", "loss", "backward", "sync", "update"]

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from course_lib.ranks import runtime
 from course_lib.ranks.report import is_consequence
 from course_lib.ranks.supervise import RankOutcome
 from course_lib.ranks.worker import describe_error
@@ -95,6 +96,8 @@ def judge(
         for label, case in cases.items():
             log.case(label)
             arguments = (answer, case) if prop.cases else (answer,)
+            if agreement:  # a process of its own: a kernel's random numbers are left alone
+                runtime.set_seed(0)
             failure = _try_case(exercise, prop, arguments, modules, deadline)
             if failure is not None:
                 log.failed_with(index, {**failure, "case": label})

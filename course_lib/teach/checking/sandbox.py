@@ -160,7 +160,7 @@ def judge_batch_on_rank(
         limited = dataclasses.replace(exercise, time_limit_s=time_limit_s)
         answer = _loaded(answers[index], log, time_limit_s)
         if log.failure is None:
-            judge(limited, answer, log)
+            judge(limited, answer, log, ("__main__",), agreement)
         watchdog.stop()
     return len(answers)
 

@@ -52,25 +52,26 @@ one of which calls the library, and two right ones of different style:
 Rules:
 
 - A property is one sentence that is true of a right answer, and a function that raises `Wrong`,
-  mostly through an `expect_...`. Order them so that the first to fail says most. Seed what is random
-  (each process starts with seed 0 + rank), keep it small: a check should take 0.2 s.
+  mostly through an `expect_...`. Order them so that the first to fail says most. Keep them small: a
+  check should take 0.2 s. Each case starts with torch, random and NumPy seeded by the rank.
 - Compare with something independent: torch's own, autograd, the whole batch on one process. The
   reference may call what is forbidden: only calls made by the learner's code count.
-- `mistakes` are (what the mistaken computation gives, what to tell) pairs. Choose inputs on which no
-  mistake is right by chance: no equal values, no square shapes, no counts that are equal.
+- `mistakes` are (what the mistaken computation gives, what to tell) pairs. Choose inputs on which
+  no mistake is right by chance: no equal values, no square shapes, no counts that are equal.
 - `likely` of a property is said when no mistake matches. Two mistakes never share a message.
 - Give clones to the answer where you need the input again, and `expect_unchanged` where the answer
   must not write on it.
-- `forbidden` names everything that would do the work, course_lib's own version included. Families of
-  names stand in `checking.forbidden`. An exercise where no library can help leaves it empty.
+- `forbidden` names everything that would do the work, course_lib's own version included. Families
+  of names stand in `checking.forbidden`. An exercise where no library can help leaves it empty.
 - `kind="class"`: the answer is a class, the property makes an instance of it. `kind="value"`: a
   number or a list, judged in the kernel itself.
 - `ranks=(1, 2, 3, 4)`: each property runs on that many real ranks, one world size after the other,
   torch.distributed initialised. The property is called on every rank and may fail on any of them;
   the ranks agree after each case. Give every rank data of its own, made from its rank; use lengths
-  1, 5 and shorter than the number of ranks. A property with `ranks=(2, 3)` runs at those sizes only.
-  A deadlock and a rank that dies are told without your help. Bytes and messages: `course_lib.trace`.
-- Everything a learner reads is a sentence with the way on; nothing in it may change from run to run.
+  1, 5 and shorter than the number of ranks. A property with `ranks=(2, 3)` runs at those sizes
+  only. A deadlock and a rank that dies are told without your help. Bytes and messages are counted
+  by `course_lib.trace`.
+- Everything a learner reads is a sentence with the way on, and the same on every run.
 '''
 
 from course_lib.teach.exercises.learner import check, hint, solution
