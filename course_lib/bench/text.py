@@ -64,8 +64,9 @@ def _one_seed(text: Path, seed: int, steps_share: float) -> dict[str, Any]:
     plain, plain_time_s = train_plain(data.training, data.vocab_size, seed, plain_steps)
     plain_loss = validation_loss(plain, data)
     ended = fit(config).result
+    if ended.validation_loss is None:  # Ctrl-C ends a run in good order, and a bench with it
+        raise KeyboardInterrupt
     tokens = ended.steps * config.batch_size * config.context
-    assert ended.validation_loss is not None
     return {
         "seed": seed,
         "plain_time_s": round(plain_time_s, 2),
