@@ -64,9 +64,10 @@ def _print_measures(numbers: list[str] | None) -> None:
     from course_lib.teach.chapters import load_chapters
     from course_lib.teach.measures import measure
 
-    table = Table("chapter", "cells", "code", "lines: median", "max", "checked", "exercises")
-    for name in ("slides", "notes"):
-        table.add_column(name)
+    table = Table(title="Lengths in lines, solutions left out; checked: share of code cells")
+    for name in ("chapter", "cells", "code", "median", "max", "checked", "exercises", "slides"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("notes", no_wrap=True)
     for chapter in load_chapters(course_folders().chapters, numbers):
         m = measure(chapter)
         table.add_row(
@@ -80,4 +81,4 @@ def _print_measures(numbers: list[str] | None) -> None:
             str(m.slides),
             str(m.notes),
         )
-    Console().print(table)
+    Console(width=100).print(table)
