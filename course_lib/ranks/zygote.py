@@ -55,10 +55,9 @@ def _serve(control: socket.socket, wake: tuple[int, int], status_of: dict[int, i
     poller.register(control, select.POLLIN)
     poller.register(wake_read, select.POLLIN)
     later = list(PRELOAD_WHEN_IDLE)
-    served = False
     while True:
         ready = {descriptor for descriptor, _ in poller.poll(_IDLE_S * 1000 if later else None)}
-        if not ready and served and not status_of:
+        if not ready and later and not status_of:
             _import_all([later.pop(0)])
         if wake_read in ready:
             os.read(wake_read, 4096)
@@ -67,7 +66,6 @@ def _serve(control: socket.socket, wake: tuple[int, int], status_of: dict[int, i
             message, descriptors, _, _ = socket.recv_fds(control, 1, 3)
             if not message:
                 return
-            served = True
             _fork(descriptors, (control.fileno(), *wake, *status_of.values()), status_of)
 
 
