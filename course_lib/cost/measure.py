@@ -1,4 +1,4 @@
-"""What this machine can do: its matmul peak, its copy bandwidth, and robust timings.
+"""What this machine can do: its matmul peak, its memory bandwidth, and robust timings.
 
 Two numbers bound every stage of a training step: how many FLOPs a second the matrix products reach
 at best, and how many bytes a second the memory moves. A stage is held against both in the roofline
@@ -29,7 +29,7 @@ class Machine:
     """The two bounds of the roofline, as measured.
 
     flops_per_s: of the best large matrix product.
-    bytes_per_s: memory traffic of a copy, read and written bytes together.
+    bytes_per_s: memory traffic, read and written bytes together.
     """
 
     flops_per_s: float
@@ -135,9 +135,21 @@ def copy_bytes_per_s(size_bytes: int = 64 << 20, repeats: int = 5, device: str =
     return 2 * source.numel() * source.element_size() / time_s
 
 
+def memory_bytes_per_s(size_bytes: int = 64 << 20, repeats: int = 5, device: str = "cpu") -> float:
+    """Return the memory's bandwidth: the better of a copy and of a scaling in place.
+
+    x *= 1 reads and writes the same lines. A copy may have to fetch each line that it is going to
+    overwrite, so it can look slower than the memory is. Arguments and errors: copy_bytes_per_s.
+    """
+    copied = copy_bytes_per_s(size_bytes, repeats, device)
+    values = torch.ones(size_bytes // 4, device=device)
+    time_s = median_time_s(lambda: values.mul_(1.0), repeats, 1, device)
+    return max(copied, 2 * values.numel() * values.element_size() / time_s)
+
+
 def measure_machine(dtype: torch.dtype = torch.float32, device: str = "cpu") -> Machine:
     """Measure both bounds of the roofline; takes about a second on a laptop."""
-    return Machine(matmul_flops_per_s(dtype, device=device), copy_bytes_per_s(device=device))
+    return Machine(matmul_flops_per_s(dtype, device=device), memory_bytes_per_s(device=device))
 
 
 def _check_float(dtype: torch.dtype) -> None:

@@ -6,7 +6,13 @@ import pytest
 import torch
 
 from course_lib.cost import measure
-from course_lib.cost.measure import Machine, copy_bytes_per_s, matmul_flops_per_s, median_time_s
+from course_lib.cost.measure import (
+    Machine,
+    copy_bytes_per_s,
+    matmul_flops_per_s,
+    median_time_s,
+    memory_bytes_per_s,
+)
 from course_lib.errors import UserError
 
 
@@ -46,6 +52,13 @@ def test_matmul_rate_is_two_n_cubed_over_time_and_the_best_size_counts(clock, mo
 def test_copy_rate_counts_read_and_written_bytes(monkeypatch):
     monkeypatch.setattr(measure, "median_time_s", lambda fn, *rest: (fn(), 0.5)[1])
     assert copy_bytes_per_s(4000) == 2 * 4000 / 0.5
+
+
+@pytest.mark.parametrize(("copy_s", "scale_s"), [(0.5, 0.25), (0.25, 0.5)])
+def test_the_memory_is_as_fast_as_the_better_of_copy_and_scaling(monkeypatch, copy_s, scale_s):
+    times_s = iter([copy_s, scale_s])
+    monkeypatch.setattr(measure, "median_time_s", lambda fn, *rest: (fn(), next(times_s))[1])
+    assert memory_bytes_per_s(4000) == 2 * 4000 / 0.25
 
 
 @pytest.mark.parametrize("dtype", measure.FLOAT_TYPES)
