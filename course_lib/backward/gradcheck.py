@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 # Central differences err by epsilon^2 from the curve and by 1e-16 / epsilon from rounding:
-# together least # near the cube root of 1e-16 (float64).
+# together least near the cube root of 1e-16 (float64).
 EPSILON = 1e-5
 SMALLEST_SHARE = 1e-6
 

@@ -78,8 +78,9 @@ def gelu_backward(saved: GeluSaved, d_y: Float[Tensor, "... F"]) -> Float[Tensor
     The product rule on x P(x): the derivative of P is p.
     """
     x, probability = saved
-    density = x.square().mul_(-0.5).exp_().mul_(1 / math.sqrt(2 * math.pi))
-    return density.mul_(x).add_(probability).mul_(d_y)
+    bell = x.square().mul_(-0.5).exp_()  # the density times sqrt(2 pi)
+    slope = torch.addcmul(probability, x, bell, value=1 / math.sqrt(2 * math.pi), out=bell)
+    return slope.mul_(d_y)
 
 
 def softmax_backward(

@@ -1,10 +1,9 @@
 """Additions as homework: problems, tokens, a fair split, and a score. The first stage of the loop.
 
 A problem is a row of characters of fixed width: `347+586=3390` stands for 347 + 586 = 0933, the
-    sum's digits
-reversed, so that a carry is known before it is needed (Lee et al. 2023, "Teaching Arithmetic to
-Small Transformers"). With D digits a row has 3 D + 3 characters, of which the last D + 1 are the
-answer.
+sum's digits reversed, so that a carry is known before it is needed (Lee et al. 2023, "Teaching
+Arithmetic to Small Transformers"). With D digits a row has 3 D + 3 characters, of which the last
+D + 1 are the answer.
 
 B rows, T tokens that the model reads (one fewer than a row has), V vocabulary.
 """
@@ -95,8 +94,7 @@ def write_rows(problems: Problems, digits: int) -> Int[Tensor, "B R"]:
 
 
 class Addition:
-    """The additions of D-digit numbers: endless training batches and a fixed set of held-out
-    problems.
+    """The additions of D-digit numbers: endless training batches, and fixed held-out problems.
 
     With one digit there are only 100 problems: 91 to learn and 9 held out. Each is a row of a table
     that says nothing about the others, so a model learns the 91 by heart and fails most of the 9;
@@ -141,8 +139,7 @@ class Addition:
         return Batch(inputs=rows[:, :-1], targets=rows[:, 1:], mask=mask)
 
     def heldout(self, limit: int = MAX_SCORED) -> Problems:
-        """Return held-out problems: all where there are at most `limit`, else `limit` of them,
-        always the same."""
+        """Return held-out problems, always the same: all that there are, or at most `limit`."""
         if self.digits <= 2:
             a, b = (axis.ravel() for axis in np.indices((10**self.digits,) * 2))
         else:  # drawn, since there are up to 10^12; the stream is apart from every training batch

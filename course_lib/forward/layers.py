@@ -120,7 +120,7 @@ def softmax(x: Float[Tensor, "... N"]) -> Float[Tensor, "... N"]:
     The largest score is taken off first, so that exp can't overflow; the result is the same.
     """
     largest = x.detach().amax(dim=-1, keepdim=True)  # no gradient: a shift changes nothing
-    exponential = torch.exp(x - largest)
+    exponential = (x - largest).exp_()
     return exponential / exponential.sum(dim=-1, keepdim=True)
 
 
@@ -140,15 +140,16 @@ def causal_attention(
     sqrt(K).
     """
     tokens, head_width = q_BHTK.shape[-2:]
+    q_BHTK, k_BHTK, v_BHTK = (part.contiguous() for part in (q_BHTK, k_BHTK, v_BHTK))
     scores_BHTS = (q_BHTK / math.sqrt(head_width)) @ k_BHTK.transpose(-2, -1)
-    scores_BHTS = scores_BHTS.masked_fill(causal_mask(tokens, q_BHTK.device), -math.inf)
+    scores_BHTS.masked_fill_(causal_mask(tokens, q_BHTK.device), -math.inf)
     pattern_BHTS = softmax(scores_BHTS)
     return pattern_BHTS @ v_BHTK, CausalAttentionSaved(q_BHTK, k_BHTK, v_BHTK, pattern_BHTS)
 
 
 def split_heads(x: Float[Tensor, "B T D"], heads: int) -> Float[Tensor, "B H T K"]:
     """Cut each token's vector into H parts of K = D / H: the heads work side by side."""
-    return x.unflatten(-1, (heads, -1)).transpose(1, 2).contiguous()
+    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
 def join_heads(x_BHTK: Float[Tensor, "B H T K"]) -> Float[Tensor, "B T D"]:
