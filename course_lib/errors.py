@@ -2,7 +2,7 @@
 
 
 class UserError(ValueError):
-    """A mistake in what the user gave: one sentence that names the value, the valid ones and the mend.
+    """A mistake in what the user gave: one sentence names the value, the valid ones and the mend.
 
     The command line prints the sentence and exits with 2; notebooks show it as it is.
     """

@@ -2,8 +2,8 @@
 
 A notebook that the learner changed is theirs. When its chapter changes, the new version comes
 beside it under another name, and a sentence says so. Whether it was changed is told by its cells'
-sources against a record of what was delivered; outputs and a run don't count as a change, but before
-such a notebook is replaced it is put aside too.
+sources against a record of what was delivered. Outputs and a run don't count as a change, but
+before such a notebook is replaced it is put aside too.
 """
 
 import hashlib
