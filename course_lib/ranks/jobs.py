@@ -6,6 +6,8 @@ import os
 import sys
 from dataclasses import dataclass, field
 
+from course_lib.ranks.placement import RANK_ENVIRONMENT
+
 
 @dataclass(frozen=True)
 class Membership:
@@ -80,8 +82,8 @@ def membership(
         "MASTER_ADDR": "127.0.0.1",
         "COURSE_RANK": rank,
     }
-    environment = dict(os.environ) | {name: str(value) for name, value in identity.items()}
-    environment.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    environment = RANK_ENVIRONMENT | dict(os.environ)
+    environment |= {name: str(value) for name, value in identity.items()}
     here = os.getcwd()
     return Membership(
         environment=environment,

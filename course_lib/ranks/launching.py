@@ -239,7 +239,7 @@ def show_output(ranks: list[RankOutcome], show: Callable[[int, str], None] | Non
 
 def print_line(rank: int, line: str) -> None:
     """Show one line of a rank's output."""
-    print(f"[rank {rank}] {line}", flush=True)
+    print(f"[rank {rank}] {line}")
 
 
 def refuse_nesting() -> None:

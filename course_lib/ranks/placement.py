@@ -16,6 +16,13 @@ from dataclasses import dataclass
 
 MAX_WORLD_SIZE = 64
 
+# What ranks are born with, unless the user has set it.
+RANK_ENVIRONMENT = {
+    "OMP_WAIT_POLICY": "PASSIVE",  # threads of ranks that wait must not spin on the cores
+    "TORCH_CPP_LOG_LEVEL": "ERROR",  # when a rank dies, torch warns with pages of C++ frames
+    "TORCH_FR_BUFFER_SIZE": "0",  # torch's own record of 2,000 collectives grows by 3 MB a rank
+}
+
 
 @dataclass(frozen=True)
 class Choice:
