@@ -76,7 +76,7 @@ def open_and_run(page: Page, address: str) -> None:
     page.locator(".jp-NotebookPanel:not(.lm-mod-hidden)").wait_for(timeout=90_000)
     indicator = page.locator('.jp-Notebook-ExecutionIndicator[data-status="idle"]')
     indicator.wait_for(timeout=60_000)
-    assert page.evaluate(RUN_ALL)
+    page.evaluate(RUN_ALL)
     indicator.wait_for(timeout=240_000)
 
 
