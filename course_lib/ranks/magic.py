@@ -43,7 +43,6 @@ class RanksMagic:
         # An empty first line stands for the magic's own: line numbers are those of the cell.
         pool.run_cell(
             "\n" + source,
-            number=self.shell.execution_count,
             only=_rank_list(options.get("only")),
             timeout_s=_seconds(options.get("timeout", "60")),
         )

@@ -22,6 +22,10 @@ import cloudpickle
 from course_lib.errors import UserError
 
 
+_MAX_SOURCES = 500
+_remembered: dict[str, None] = {}  # names of sources, oldest first
+
+
 class _Pickler(cloudpickle.Pickler):
     """cloudpickle with the file names of code kept and tensors as plain data."""
 
@@ -135,9 +139,18 @@ def _cell_source(file_name: str) -> str:
 
 
 def remember_sources(sources: dict[str, str]) -> None:
-    """Make the cells' lines known in a rank: to tracebacks and to `inspect.getsource`."""
+    """Make cells' lines known here: to tracebacks and to `inspect.getsource`.
+
+    The last 500 are kept, so that a long session doesn't fill the memory of every rank.
+    """
     for name, source in sources.items():
         linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+        _remembered.pop(name, None)
+        _remembered[name] = None
+    while len(_remembered) > _MAX_SOURCES:
+        oldest = next(iter(_remembered))
+        del _remembered[oldest]
+        linecache.cache.pop(oldest, None)
 
 
 def _name_the_culprit(fn: Callable[..., Any], args: tuple[Any, ...], error: Exception) -> str:

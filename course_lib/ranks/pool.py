@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import linecache
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -65,7 +64,6 @@ class Pool:
     def run_cell(
         self,
         source: str,
-        number: int = 0,
         only: Sequence[int] | None = None,
         timeout_s: float = 60.0,
         show: Callable[[int, str], None] | None = launching.print_line,
@@ -74,7 +72,6 @@ class Pool:
 
         Args:
             source: Python source; the value of a last expression is printed.
-            number: the notebook's number of the cell, for tracebacks.
             only: the ranks to run it on; None means all.
             timeout_s: the time limit in seconds.
             show: called with (rank, line) for what they print; None prints nothing.
@@ -85,11 +82,11 @@ class Pool:
             RankError: a rank failed; the ranks are usable again, and the text says in which state.
             KeyboardInterrupt: the cell was interrupted; the ranks are usable again.
         """
-        ast.parse(source, f"Cell In[{number}]")  # a syntax error need not disturb the ranks
-        file_name = tracebacks.cell_file(number)
-        lines = source.splitlines(keepends=True)
-        linecache.cache[file_name] = (len(source), None, lines, file_name)
-        job = Job(cell=source, cell_file=file_name, sources={file_name: source})
+        ast.parse(source, "this cell")  # a syntax error need not disturb the ranks
+        file_name = tracebacks.new_cell_file()
+        sources = {file_name: source}
+        payload.remember_sources(sources)
+        job = Job(cell=source, cell_file=file_name, sources=sources)
         return self._run(job, only, timeout_s, show)
 
     def call(
@@ -231,5 +228,4 @@ def _raise_failure(outcome: Outcome, note: str) -> None:
     error = outcome.error()
     if error is None:
         return
-    text = f"{error}\n{note}" if note else str(error)
-    raise type(error)(text, error.rank, error.failures)
+    raise error.with_note(note) if note else error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from course_lib.ranks.supervise import RankOutcome
@@ -27,16 +27,26 @@ class RankError(RuntimeError):
     Attributes:
         rank: the rank that failed first; None when they ran out of time.
         failures: one line for each rank that failed, by rank.
+        numbered_text: the text with the notebook's numbers of cells, as a notebook shows it.
     """
 
-    def __init__(self, text: str, rank: int | None, failures: dict[int, str]) -> None:
+    def __init__(
+        self, text: str, rank: int | None, failures: dict[int, str], numbered_text: str = ""
+    ) -> None:
         super().__init__(text)
         self.rank = rank
         self.failures = failures
+        self.numbered_text = numbered_text or text
+
+    def with_note(self, note: str) -> RankError:
+        """Return the same error with one more line."""
+        return type(self)(
+            f"{self}\n{note}", self.rank, self.failures, f"{self.numbered_text}\n{note}"
+        )
 
     def _render_traceback_(self) -> list[str]:
         """Show the text alone in a notebook: the parent's own frames say nothing."""
-        return [f"{type(self).__name__}: {self}"]
+        return [f"{type(self).__name__}: {self.numbered_text}"]
 
 
 class RankDeadlockError(RankError):
@@ -117,13 +127,26 @@ def explain_failure(ranks: Sequence[RankOutcome], mismatch: str | None = None) -
     is_network = cause.error is None or is_consequence(cause) or _is_from_gloo(cause)
     if mismatch and is_network:
         text = f"the calls don't fit: {mismatch}\n{text}"
-    lines = [text]
-    if cause.error is not None:
-        lines += traceback_lines(cause.error["frames"])
-        if cause.error.get("cause"):
-            lines.append(f"  caused by {_cut(cause.error['cause'])}")
-    lines += other_lines(ranks, cause)
-    return RankError("\n".join(lines), cause.rank, failures)
+
+    def lines(numbered: bool) -> list[str]:
+        told = [text]
+        if cause.error is not None:
+            told += traceback_lines(cause.error["frames"], numbered)
+            if cause.error["cause"]:
+                told.append(f"  caused by {_cut(cause.error['cause'])}")
+        return told + other_lines(ranks, cause)
+
+    return _in_both_ways(RankError, lines, cause.rank, failures)
+
+
+def _in_both_ways(
+    kind: type[RankError],
+    lines: Callable[[bool], list[str]],
+    rank: int | None,
+    failures: dict[int, str],
+) -> RankError:
+    """Make an error from its lines, without and with the numbers of the notebook's cells."""
+    return kind("\n".join(lines(False)), rank, failures, "\n".join(lines(True)))
 
 
 def _is_from_gloo(rank: RankOutcome) -> bool:
@@ -150,24 +173,28 @@ def other_lines(ranks: Sequence[RankOutcome], cause: RankOutcome) -> list[str]:
     return [f"{name_ranks(numbers)}: {fate}" for fate, numbers in fates.items()]
 
 
-def explain_stuck(ranks: Sequence[RankOutcome], stuck: Sequence[Stuck]) -> RankDeadlockError:
+def explain_stuck(ranks: Sequence[RankOutcome], stuck: Sequence[Stuck]) -> RankError:
     """Return the error for ranks that can never go on: who waits where, and for whom."""
     numbers = [one.rank for one in stuck]
     verb = "waits" if len(numbers) == 1 else "wait"
-    lines = [f"{name_ranks(numbers)} {verb} for ever"]
     of = {rank.rank: rank for rank in ranks}
-    places = [traceback_lines(of[one.rank].where) for one in stuck]
-    for one, place, following in zip(stuck, places, [*places[1:], None], strict=True):
-        lines.append(f"rank {one.rank} waits in {one.operation}: {one.reason}")
-        if place != following:  # ranks that wait at one place: the place stands after the last
-            lines += place
+
+    def lines(numbered: bool) -> list[str]:
+        told = [f"{name_ranks(numbers)} {verb} for ever"]
+        places = [traceback_lines(of[one.rank].where, numbered) for one in stuck]
+        for one, place, following in zip(stuck, places, [*places[1:], None], strict=True):
+            told.append(f"rank {one.rank} waits in {one.operation}: {one.reason}")
+            if place != following:  # ranks that wait at one place: the place stands after the last
+                told += place
+        return told
+
     failures = {one.rank: f"waits in {one.operation}: {one.reason}" for one in stuck}
-    return RankDeadlockError("\n".join(lines), numbers[0], failures)
+    return _in_both_ways(RankDeadlockError, lines, numbers[0], failures)
 
 
 def explain_timeout(
     ranks: Sequence[RankOutcome], timeout_s: float, waits: dict[int, str]
-) -> RankTimeoutError:
+) -> RankError:
     """Return the error for a job that ran out of time: where each rank was.
 
     Args:
@@ -175,23 +202,30 @@ def explain_timeout(
         timeout_s: the limit, in seconds.
         waits: the operation that a rank waited in, in words, by rank.
     """
-    lines = [f"the ranks did not end within {timeout_s:g} s"]
     done = [rank.rank for rank in ranks if rank.packed_result is not None]
-    for rank in ranks:
-        if rank.rank in done:
-            continue
-        where = f" in {waits[rank.rank]}" if rank.rank in waits else ""
-        lines.append(f"rank {rank.rank} was still {'waiting' + where if where else 'running'}")
-        if rank.where:
-            lines += traceback_lines(rank.where)
-        elif not rank.ready:
-            lines.append("  (it was still joining the others)")
-        else:
-            lines.append("  (it did not answer: compiled code that never lets go)")
-    if done:
-        lines.append(f"{name_ranks(done)} had finished")
+
+    def lines(numbered: bool) -> list[str]:
+        told = [f"the ranks did not end within {timeout_s:g} s"]
+        for rank in ranks:
+            if rank.rank not in done:
+                told += _where_it_was(rank, waits.get(rank.rank), numbered)
+        if done:
+            told.append(f"{name_ranks(done)} had finished")
+        return told
+
     failures = {rank.rank: "timed out" for rank in ranks if rank.rank not in done}
-    return RankTimeoutError("\n".join(lines), None, failures)
+    return _in_both_ways(RankTimeoutError, lines, None, failures)
+
+
+def _where_it_was(rank: RankOutcome, waiting_in: str | None, numbered: bool) -> list[str]:
+    """Say where a rank was when the time was over."""
+    state = "running" if waiting_in is None else f"waiting in {waiting_in}"
+    told = [f"rank {rank.rank} was still {state}"]
+    if rank.where:
+        return told + traceback_lines(rank.where, numbered)
+    if not rank.ready:
+        return [*told, "  (it was still joining the others)"]
+    return [*told, "  (it did not answer: compiled code that never lets go)"]
 
 
 def name_ranks(numbers: Sequence[int]) -> str:

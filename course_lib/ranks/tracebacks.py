@@ -9,36 +9,66 @@ from collections.abc import Sequence
 from typing import Any
 
 _MAX_FRAMES = 6
-CELL_FILE = re.compile(r"^<ranks cell (\d+)>$")
+_numbers_of_ranks_cells: dict[str, int] = {}  # file name of a %%ranks cell -> its In[number]
 
 
-def cell_file(number: int) -> str:
-    """Name the source of a cell that runs in standing ranks."""
-    return f"<ranks cell {number}>"
+def new_cell_file() -> str:
+    """Name the source of a cell that is about to run in standing ranks; each gets its own name."""
+    name = f"<ranks cell {len(_numbers_of_ranks_cells) + 1}>"
+    current = _current_kernel_cell()
+    _numbers_of_ranks_cells[name] = 0 if current is None else _cells_of_this_kernel()[current]
+    return name
 
 
-def cell_name(file_name: str) -> str | None:
-    """Return "Cell In[3]" for a notebook cell's file name, None for any other."""
-    match = CELL_FILE.match(file_name)
-    if match:
-        return f"Cell In[{match[1]}]"
-    names = _cells_of_this_kernel()
-    if file_name in names:
-        return f"Cell In[{names[file_name]}]"
-    return None
-
-
-def _cells_of_this_kernel() -> dict[str, Any]:
+def _cells_of_this_kernel() -> dict[str, int]:
+    """Return the file names that IPython gave to cells, with their In[numbers]."""
     if "IPython" not in sys.modules:
         return {}
     shell = sys.modules["IPython"].get_ipython()
     if shell is None:
         return {}
-    return dict(getattr(shell.compile, "_filename_map", {}))
+    return getattr(shell.compile, "_filename_map", {})
 
 
-def traceback_lines(frames: Sequence[dict[str, Any]]) -> list[str]:
-    """Return a short traceback: the learner's frames, then where it ended if that was elsewhere."""
+def _current_kernel_cell() -> str | None:
+    """Return the file name of the cell that is being executed; None outside of one."""
+    known = _cells_of_this_kernel()
+    found = None
+    frame = sys._getframe() if known else None
+    while frame is not None:
+        if frame.f_code.co_filename in known:
+            found = frame.f_code.co_filename  # the outermost: a helper's cell is not the one
+        frame = frame.f_back
+    return found
+
+
+def _cell_name(file_name: str, numbered: bool) -> str | None:
+    """Return "Cell In[3]", or without numbers "this cell" or "an earlier cell"; None if it is none.
+
+    The number is for the reader. It is left out of an error's value: a test runs the same cells
+    without counting them.
+    """
+    cells = _cells_of_this_kernel()
+    if file_name in _numbers_of_ranks_cells:
+        number = _numbers_of_ranks_cells[file_name]
+        is_current = file_name == next(reversed(_numbers_of_ranks_cells))
+    elif file_name in cells:
+        number = cells[file_name]
+        is_current = file_name == _current_kernel_cell()
+    else:
+        return None
+    if numbered and number:
+        return f"Cell In[{number}]"
+    return "this cell" if is_current else "an earlier cell"
+
+
+def traceback_lines(frames: Sequence[dict[str, Any]], numbered: bool) -> list[str]:
+    """Return a short traceback: the learner's frames, then where it ended if that was elsewhere.
+
+    Args:
+        frames: as describe_frames returns them, outermost first.
+        numbered: whether cells are named by their In[number].
+    """
     mine = [frame for frame in frames if _is_learners(frame["file"])]
     chosen: list[dict[str, Any] | None] = [*(mine or list(frames)[-2:])]
     if mine and frames[-1] is not mine[-1] and not _is_machinery(frames[-1]["file"]):
@@ -51,7 +81,7 @@ def traceback_lines(frames: Sequence[dict[str, Any]]) -> list[str]:
         if frame is None:
             lines.append(f"  … {left_out} more calls …")
             continue
-        place = cell_name(frame["file"]) or _short_path(frame["file"])
+        place = _cell_name(frame["file"], numbered) or _short_path(frame["file"])
         name = "" if frame["name"] in ("<module>", "<cell>") else f", in {frame['name']}"
         lines.append(f"  {place}, line {frame['line']}{name}")
         if frame["text"]:

@@ -59,7 +59,8 @@ class Kernel:
 def running_kernel() -> Iterator[Kernel]:
     """Start a kernel, and shut it down at the end of the block."""
     manager = KernelManager(kernel_name="python3")
-    manager.start_kernel()
+    # No history file: it comes and goes among the descriptors, and a test's cells are no history.
+    manager.start_kernel(extra_arguments=["--HistoryManager.enabled=False"])
     client = manager.blocking_client()
     client.start_channels()
     client.wait_for_ready(timeout=LIMIT_S)
