@@ -46,7 +46,9 @@ def soak(launches: int, cells: int) -> list[dict[str, Any]]:
     """Do so many launches and `%%ranks` cells in one kernel; return what is held on the way."""
     from jupyter_client.manager import start_new_kernel
 
-    manager, client = start_new_kernel(kernel_name="python3")
+    manager, client = start_new_kernel(
+        kernel_name="python3", extra_arguments=["--HistoryManager.enabled=False"]
+    )
 
     def run(source: str) -> None:
         reply = client.execute_interactive(source, timeout=300, output_hook=lambda message: None)

@@ -21,7 +21,6 @@ import cloudpickle
 
 from course_lib.errors import UserError
 
-
 _MAX_SOURCES = 500
 _remembered: dict[str, None] = {}  # names of sources, oldest first
 
