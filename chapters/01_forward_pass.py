@@ -59,6 +59,7 @@ assert math.isclose(-math.log(probability), math.log(13), rel_tol=1e-6)
 # and an **MLP** works on each token alone. At the end a vector becomes V scores.
 
 # %% id="01-setup" tags=["hide-input"] slideshow={"slide_type": "subslide"}
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
@@ -72,9 +73,8 @@ from course_lib.forward.blocks import block, mlp
 from course_lib.forward.model import Transformer
 from course_lib.loss import cross_entropy
 from course_lib.teach.exercises import check
-from course_lib.teach.figures.attention import attention_map, sharpness
+from course_lib.teach.figures.attention import sharpness
 from course_lib.teach.figures.costs import work_and_time
-from course_lib.teach.figures.probabilities import probability_bars
 from course_lib.teach.figures.sizes import size_by_layer
 from course_lib.teach.figures.transformer import gelu_curve, transformer_map
 from course_lib.teach.widgets.attention_explorer import attention_explorer
@@ -86,8 +86,12 @@ homework = Addition(digits=3, seed=0)
 config = preset("addition").model(homework.vocab_size, homework.context)
 _ = transformer_map(layers=config.layers, title="From tokens to probabilities")
 
-# %% [markdown] id="01-letters" slideshow={"slide_type": "subslide"}
-# ### One set of letters for the whole course
+# %% [markdown] id="01-map-notes" slideshow={"slide_type": "notes"}
+# (3 min) Leave the picture up for a moment: every section lights up one box of it. The orange
+# line is the residual stream: what a block computes is added to what was there before.
+
+# %% [markdown] id="01-model-text" slideshow={"slide_type": "skip"}
+# One set of letters serves the whole course:
 #
 # | | | ours |
 # |---|---|---|
@@ -97,12 +101,7 @@ _ = transformer_map(layers=config.layers, title="From tokens to probabilities")
 # | H | heads, each of width K = D ÷ H | 4, K = 16 |
 # | F | hidden width of the MLP | 256 |
 # | V | symbols in the vocabulary | 13 |
-
-# %% [markdown] id="01-map-notes" slideshow={"slide_type": "notes"}
-# (3 min) Leave the picture up for a moment: every section lights up one box of it. The orange
-# line is the residual stream: what a block computes is added to what was there before.
-
-# %% [markdown] id="01-model-text" slideshow={"slide_type": "skip"}
+#
 # We take the model of chapter 00, untrained, and open it piece by piece. Two choices make our
 # checks sharp. All numbers have 64 bits, so that rounding can't hide a mistake. And every
 # parameter is moved a little off its start: a fresh model has biases of 0, and with those a
@@ -121,66 +120,45 @@ assert (D, H, K, config.hidden, V) == (64, 4, 16, 256, 13)
 # %% [markdown] id="01-embed-text" slideshow={"slide_type": "slide"}
 # ## 1 · From symbols to vectors
 #
-# Token 3 is not "more" than token 2: the numbers are only names. So each of the V tokens has a
-# row of D numbers in a table, its **embedding** (嵌入), and the model looks the row up. What
-# stands in the table is learnt.
+# Token 3 is not "more" than token 2: the numbers are only names. So each token has a row of D
+# learnt numbers in a table, its **embedding** (嵌入), and the model looks the row up.
 #
-# **Predict.** Looking up is no arithmetic. Could it be written as a matrix product all the same?
+# A 3 may stand for hundreds or for ones. So a second table has a row for each *place*, and the
+# two are added.
+#
+# **Predict.** Could looking up be written as a matrix product? And do two 3s get equal vectors?
 
 # %% id="01-embed" slideshow={"slide_type": "subslide"}
-tokens = torch.stack([encode("347+586=339"), encode("905+078=389")])
+tokens = torch.stack([encode("347+586=339"), encode("905+078=389")])  # [2, 11]
 table = weights.token_embedding  # [V, D] = [13, 64]
-embedded = table[tokens]
-print("tokens", tuple(tokens.shape), "→ vectors", tuple(embedded.shape))
-
+embedded = table[tokens]  # [2, 11, 64]
 one_hot = F.one_hot(tokens, V).double()  # [2, 11, 13]: a single 1 in each row
 assert torch.equal(one_hot @ table, embedded)
 assert torch.equal(F.embedding(tokens, table), embedded)
 
-# %% [markdown] id="01-embed-answer" slideshow={"slide_type": "fragment"}
-# **Answer.** Yes: a row with a single 1, times the table. Looking up does the same without 12
-# useless products by zero.
-
-# %% [markdown] id="01-embed-notes" slideshow={"slide_type": "notes"}
-# (2 min) The exact equality is no accident: a sum of zeros and one number is that number.
-
-# %% [markdown] id="01-place-text" slideshow={"slide_type": "subslide"}
-# ### Where a token stands
-#
-# In `347+586=339` the symbol 3 stands for hundreds at one place and for ones at another. Both
-# look up the same row. So a second table has a row for each *place*, and the two are added.
-#
-# **Predict.** Are the vectors of the two 3s equal before that? And after?
-
-# %% id="01-place" slideshow={"slide_type": "fragment"}
-places = weights.position_embedding[:T]  # [11, 64]
-x = embedded + places  # the same places for every row of the batch
+x = embedded + weights.position_embedding[:T]  # the same places for every row
 first, second = 0, 8  # where the 3s of 347+586=339 stand
 assert torch.equal(embedded[0, first], embedded[0, second])
 assert not torch.allclose(x[0, first], x[0, second])
-print("equal before, different after; x has the shape", tuple(x.shape))
+print("tokens", tuple(tokens.shape), "→ vectors", tuple(x.shape))
 
-# %% [markdown] id="01-place-notes" slideshow={"slide_type": "notes"}
-# (1 min) There are other ways to tell places apart (rotary embeddings turn queries and keys).
-# A learnt table is the oldest and the simplest.
+# %% [markdown] id="01-embed-notes" slideshow={"slide_type": "notes"}
+# (3 min) Yes, a product: a row with a single 1, times the table. Looking up does the same without
+# 12 useless products by zero. The two 3s are equal before their places are added, and different
+# after. Rotary embeddings tell places apart in another way; a learnt table is the simplest.
 
 # %% [markdown] id="01-norm-text" slideshow={"slide_type": "slide"}
 # ## 2 · Layer norm (层归一化)
 #
-# Vectors grow as blocks add to them. Before each layer, every token's vector is brought to a
-# common size: subtract its mean, divide by its standard deviation.
+# Before each layer, every token's vector is brought to a common size:
 #
-# $$y = \frac{x - \text{mean}}{\sqrt{\text{variance} + \varepsilon}} \cdot w + b
-# \qquad \text{variance} = \tfrac1D \textstyle\sum (x - \text{mean})^2$$
+# $$y = \frac{x - \text{mean}}{\sqrt{\text{variance} + \varepsilon}} \cdot w + b$$
 #
-# $\varepsilon = 10^{-5}$ keeps a constant vector from a division by 0. $w$ and $b$, D numbers
-# each, are learnt.
-
-# %% [markdown] id="01-norm-predict" slideshow={"slide_type": "subslide"}
-# ### Layer norm of four numbers
+# The variance is the mean of $(x - \text{mean})^2$; $\varepsilon = 10^{-5}$ keeps a constant vector from
+# a division by 0; $w$ and $b$, D numbers each, are learnt.
 #
-# **Predict.** `[1, 2, 3, 4]` has the mean 2.5. The squared distances from it are 2.25, 0.25,
-# 0.25 and 2.25. Is the variance 5 ÷ 4 or 5 ÷ 3? (Leave $w$ = 1 and $b$ = 0.)
+# **Predict.** `[1, 2, 3, 4]`: the squared distances from the mean add up to 5. Is the variance 5 ÷ 4
+# or 5 ÷ 3?
 
 # %% id="01-norm" slideshow={"slide_type": "fragment"}
 vector = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64)
@@ -191,7 +169,11 @@ print("variance", variance.item(), " normed", [f"{v:.4f}" for v in normed])
 
 assert torch.allclose(nn.LayerNorm(4).double()(vector), normed, rtol=0, atol=1e-12)
 
-# %% [markdown] id="01-norm-answer" slideshow={"slide_type": "skip"}
+# %% [markdown] id="01-norm-notes" slideshow={"slide_type": "notes"}
+# (3 min) Each token by itself: no token sees another here, and no row of the batch another row.
+# That is the difference from batch norm. Ask who has met the two definitions of variance.
+
+# %% [markdown] id="01-ex1-text" slideshow={"slide_type": "skip"}
 # **What this proved.** PyTorch's layer norm divides by D, here 4. `torch.var` divides by D − 1
 # unless it is told not to (`correction=0`): with D = 4 that would give −1.1619 for −1.3416, a
 # large mistake, with D = 64 one of less than 1 %, which training would hide from you.
@@ -199,12 +181,7 @@ assert torch.allclose(nn.LayerNorm(4).double()(vector), normed, rtol=0, atol=1e-
 # In a batch each token has a mean of its own. `x.mean(dim=-1, keepdim=True)` takes it over the
 # last dimension and keeps that dimension as 1: from `[2, 11, 64]` to `[2, 11, 1]`, so that it can be
 # subtracted from `x` again.
-
-# %% [markdown] id="01-norm-notes" slideshow={"slide_type": "notes"}
-# (3 min) Each token by itself: no token sees another here, and no row of the batch another row.
-# That is the difference from batch norm. Ask who has met the two definitions of variance.
-
-# %% [markdown] id="01-ex1-text" slideshow={"slide_type": "skip"}
+#
 # ### Exercise 01.1 · Build layer norm
 #
 # Write `my_layer_norm(x, weight, bias, eps)` by the formula above.
@@ -224,7 +201,7 @@ assert torch.allclose(nn.LayerNorm(4).double()(vector), normed, rtol=0, atol=1e-
 
 # %% id="01-ex1" exercise="01.1" slideshow={"slide_type": "skip"}
 def my_layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
-    """Return (x - mean) / sqrt(variance + eps) * weight + bias over the last dimension."""
+    """Return (x - mean) / sqrt(variance + eps) * weight + bias for each token."""
     ### BEGIN SOLUTION
     centred = x - x.mean(dim=-1, keepdim=True)
     variance = (centred**2).mean(dim=-1, keepdim=True)
@@ -276,7 +253,7 @@ assert torch.allclose(query, F.linear(n, *w.attention.query))
 # Softmax turns a row of scores into shares. **Predict.** What becomes of the largest share when
 # K grows from 1 to 1024 and nothing is done about it?
 
-# %% id="01-scale" slideshow={"slide_type": "subslide"}
+# %% id="01-scale" tags=["hide-input"] slideshow={"slide_type": "subslide"}
 torch.manual_seed(1)
 widths = [1, 4, 16, 64, 256, 1024]
 plain, scaled = [], []
@@ -289,24 +266,21 @@ for width in widths:
 assert plain[-1] > 0.9
 assert max(scaled) < 0.5
 
-# %% id="01-scale-figure" slideshow={"slide_type": "subslide"} tags=["hide-input"]
 _ = sharpness(
     widths, plain, scaled,
     title="Without the scale, a wide head looks at one token only",
 )  # fmt: skip
 
-# %% [markdown] id="01-scale-answer" slideshow={"slide_type": "skip"}
-# **Answer.** It grows towards 100 %: before it has learnt anything, the head looks at one token
-# that chance has chosen. Worse, where softmax is that sure, a small change of the scores changes
-# nothing, so there is hardly a gradient to learn from (chapter 03). Divided by √K, scores keep
-# the size 1 for every K.
-
 # %% [markdown] id="01-scale-notes" slideshow={"slide_type": "notes"}
-# (3 min) This is the "scaled" in scaled dot product attention (Vaswani et al. 2017, section
-# 3.2.1, footnote 4 gives the same argument).
+# (3 min) The "scaled" in scaled dot product attention (Vaswani et al. 2017, section 3.2.1). And where
+# softmax is that sure, a small change of the scores changes hardly anything, so there is hardly
+# a gradient to learn from (chapter 03).
 
 # %% [markdown] id="01-softmax-text" slideshow={"slide_type": "subslide"}
 # ### Softmax: scores become shares
+#
+# (**Answer.** Towards 100 %: chance decides whom an unscaled head looks at. Divided by √K, scores
+# keep the size 1.)
 #
 # $$p_i = \frac{e^{z_i}}{\sum_j e^{z_j}}$$
 #
@@ -317,10 +291,10 @@ _ = sharpness(
 
 
 # %% id="01-softmax" tags=["mirrors:course_lib.forward.layers.softmax"] slideshow={"slide_type": "subslide"}
-def softmax(x: Tensor) -> Tensor:
+def softmax(x: Float[Tensor, "... N"]) -> Float[Tensor, "... N"]:
     """exp(x) / sum exp(x), with the largest score taken off first."""
-    largest = x.detach().amax(dim=-1, keepdim=True)  # no gradient: a shift changes nothing
-    exponential = torch.exp(x - largest)
+    largest = x.detach().amax(dim=-1, keepdim=True)
+    exponential = (x - largest).exp_()
     return exponential / exponential.sum(dim=-1, keepdim=True)
 
 
@@ -338,21 +312,17 @@ assert torch.allclose(softmax(scores), torch.softmax(scores, -1))
 # At every place the model must predict the *next* token, which stands in the very same row. If it
 # could look there, it would copy instead of learn. So scores of later tokens are set to −∞
 # before the softmax: $e^{-\infty} = 0$.
+#
+# The shares of a row then say how much of each earlier value the token takes. The sum of those is
+# what it gathers.
 
 
-# %% id="01-mask" tags=["mirrors:course_lib.forward.layers.causal_mask"] slideshow={"slide_type": "fragment"}
-def causal_mask(tokens: int, device: torch.device | None = None) -> Tensor:
+# %% id="01-mask" tags=["mirrors:course_lib.forward.layers.causal_mask"] slideshow={"slide_type": "subslide"}
+def causal_mask(tokens: int, device: torch.device | None = None) -> Bool[Tensor, "T S"]:
     """True where a token must not look: at those after it."""
     return torch.ones(tokens, tokens, dtype=torch.bool, device=device).triu(diagonal=1)
 
 
-print(causal_mask(4).int())  # row: who looks; column: at whom; 1: forbidden
-
-# %% [markdown] id="01-attend-text" slideshow={"slide_type": "skip"}
-# Now all parts are there: scores, scale, mask, softmax. The shares of a row say how much of each
-# value the token takes; the sum of those is what it gathers.
-
-# %% id="01-attend" slideshow={"slide_type": "subslide"}
 scores = q @ k.transpose(-2, -1) / math.sqrt(K)
 allowed = scores.masked_fill(causal_mask(T), -math.inf)
 pattern = softmax(allowed)  # [2, 11, 11]: a row for each token that looks
@@ -360,18 +330,12 @@ gathered = pattern @ v  # [2, 11, 11] @ [2, 11, 16] → [2, 11, 16]
 
 reference = F.scaled_dot_product_attention(q, k, v, is_causal=True)
 assert torch.allclose(gathered, reference, rtol=0, atol=1e-12)
-print("equal to PyTorch's scaled_dot_product_attention, within 1e-12")
-
-# %% id="01-attend-map" slideshow={"slide_type": "subslide"} tags=["hide-input"]
-later = causal_mask(T)
-_ = attention_map(
-    pattern[0].masked_fill(later, math.nan), list(decode(tokens[0])),
-    title="An untrained head looks anywhere, but never ahead",
-)  # fmt: skip
+print("equal to PyTorch's own, within 1e-12")
 
 # %% [markdown] id="01-mask-notes" slideshow={"slide_type": "notes"}
-# (4 min) Read one row aloud: "=" takes so much from the 3, so much from the 4. Grey is what the
-# mask forbids. The first token can only look at itself: its share is 100 %, whatever the weights.
+# (4 min) Draw the 11 × 11 table: row "=" takes so much from the 3, so much from the 4; above the
+# diagonal all is 0. The first token can only look at itself: its share is 100 %, whatever the
+# weights.
 
 # %% [markdown] id="01-leak-text" slideshow={"slide_type": "slide"}
 # ### Wrong on purpose: three masks
@@ -383,19 +347,18 @@ _ = attention_map(
 # the right mask, without one, and with one that is upside down?
 
 
-# %% id="01-leak" slideshow={"slide_type": "subslide"}
+# %% id="01-leak" tags=["hide-input"] slideshow={"slide_type": "subslide"}
 def changed_places(forbidden: Tensor) -> list[int]:
-    """Attend twice, with another last token the second time; where do outputs differ?"""
+    """Attend twice, with another last token the second time: what differs?"""
     outputs = []
-    for last in (0, -1):
+    for last in (T - 1, T - 2):  # the second time, the last token is a copy
         order = torch.arange(T)
-        order[-1] += last  # the second time, the last token is a copy of the one before
+        order[-1] = last
         score = (q @ k.transpose(-2, -1) / math.sqrt(K))[0][order][:, order]
         outputs.append(softmax(score.masked_fill(forbidden, -math.inf)) @ v[0][order])
     return (outputs[0] != outputs[1]).any(-1).nonzero().flatten().tolist()
 
 
-# %% id="01-leak-run" slideshow={"slide_type": "subslide"}
 none_forbidden = torch.zeros(T, T, dtype=torch.bool)
 upside_down = causal_mask(T).T  # forbids the past, allows the future
 print("causal     ", changed_places(causal_mask(T)))
@@ -404,16 +367,15 @@ print("upside down", changed_places(upside_down))
 assert changed_places(causal_mask(T)) == [T - 1]
 assert len(changed_places(none_forbidden)) == len(changed_places(upside_down)) == T
 
-# %% [markdown] id="01-leak-answer" slideshow={"slide_type": "skip"}
-# **What this proved.** Only the causal mask keeps the future out. The other two would still
-# train, and their loss would look splendid: each place may read the very token that it is asked
-# for. In use there is no next token to read, and such a model fails.
-
 # %% [markdown] id="01-leak-notes" slideshow={"slide_type": "notes"}
 # (3 min) True and False swapped is the commonest bug here: PyTorch itself uses True for
 # "forbidden" in nn.TransformerEncoderLayer and for "allowed" in scaled_dot_product_attention.
 
 # %% [markdown] id="01-ex2-text" slideshow={"slide_type": "skip"}
+# **What this proved.** Only the causal mask keeps the future out. The other two would still
+# train, and their loss would look splendid: each place may read the very token that it is asked
+# for. In use there is no next token to read, and such a model fails.
+#
 # ### Exercise 01.2 · Build causal attention
 #
 # Write `my_causal_attention(q, k, v)`.
@@ -493,7 +455,7 @@ assert wrong[0, 0].tolist() == [[1, 2], [3, 4]]  # one token, cut in two
 
 # %% id="01-ex3" exercise="01.3" slideshow={"slide_type": "skip"}
 def my_in_heads(q: Tensor, k: Tensor, v: Tensor, heads: int, attend) -> Tensor:
-    """Cut q, k and v into heads, let `attend` work on all of them, and join the result."""
+    """Cut q, k and v into heads, let `attend` work on them, join the result."""
     ### BEGIN SOLUTION
     parts = [part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in (q, k, v)]
     gathered = attend(*parts)
@@ -543,21 +505,13 @@ def block_by_hand(x: Tensor, w) -> Tensor:
     return x + mlp(n, w.mlp)[0]
 
 
-# %% [markdown] id="01-torch-text" slideshow={"slide_type": "skip"}
-# Is it right? PyTorch has a whole block, `nn.TransformerEncoderLayer`. We give it our weights and
-# the same vectors. It keeps query, key and value in one matrix, and it has a key bias, which ours
-# leaves out: it would add the same number to all scores of a row, and softmax ignores that.
-# So its key bias is set to 0 here.
-
-
-# %% id="01-torch" slideshow={"slide_type": "skip"}
+# %% id="01-torch" slideshow={"slide_type": "subslide"} tags=["hide-input"]
 def torch_block(x: Tensor, w) -> Tensor:
     """The same block by nn.TransformerEncoderLayer, with our weights poured in."""
-    a, names = w.attention, ("query", "key", "value")
-    biases = [a.query.bias, torch.zeros(D).double(), a.value.bias]
+    a, zeros = w.attention, torch.zeros(D).double()  # theirs has a key bias, ours not
     state = {
-        "self_attn.in_proj_weight": torch.cat([getattr(a, n).weight for n in names]),
-        "self_attn.in_proj_bias": torch.cat(biases),
+        "self_attn.in_proj_weight": torch.cat([part.weight for part in a[:3]]),
+        "self_attn.in_proj_bias": torch.cat([a.query.bias, zeros, a.value.bias]),
     }
     theirs = ("self_attn.out_proj", "linear1", "linear2", "norm1", "norm2")
     ours = (a.output, w.mlp.up, w.mlp.down, w.norm1, w.norm2)
@@ -571,15 +525,15 @@ def torch_block(x: Tensor, w) -> Tensor:
     return layer(x, src_mask=causal_mask(x.shape[1]), is_causal=True)
 
 
-# %% id="01-torch-check" slideshow={"slide_type": "subslide"}
 for w in weights.blocks:
     assert torch.allclose(block_by_hand(x, w), torch_block(x, w), rtol=0, atol=1e-10)
     assert torch.allclose(block_by_hand(x, w), block(x, w, H)[0], rtol=0, atol=1e-10)
-print("both blocks equal PyTorch's own and the package's, within 1e-10")
+print("equal to nn.TransformerEncoderLayer and to the package, within 1e-10")
 
 # %% [markdown] id="01-block-notes" slideshow={"slide_type": "notes"}
-# (4 min) This is the check of the chapter: a whole block, every bias off zero, equal to the one
-# that PyTorch ships. "Norm first" means that the residual stream itself is never normalised.
+# (4 min) The check of the chapter: a whole block, every bias off zero, equal to the one that PyTorch
+# ships when it is given our weights. PyTorch's has a key bias, which ours leaves out: it would add the
+# same number to all scores of a row, and softmax ignores that. So there it is set to 0.
 
 # %% [markdown] id="01-logits-text" slideshow={"slide_type": "slide"}
 # ### From vectors to probabilities
@@ -603,14 +557,10 @@ logits = forward_by_hand(tokens)
 assert logits.shape == (B, T, V)
 assert torch.allclose(logits, model(tokens), rtol=0, atol=1e-10)
 
-# %% [markdown] id="01-logits-after" slideshow={"slide_type": "skip"}
-# **What this proved.** These eight lines are the model of chapter 00, and of every GPT: larger
-# ones have more blocks and wider vectors. Note that there is a prediction at *every* place at
-# once, not only at the last: one pass does the homework of all 11 places.
-
 # %% [markdown] id="01-logits-notes" slideshow={"slide_type": "notes"}
-# (2 min) Rotary positions, RMS norm and gated MLPs are what today's large models change; the plan
-# of the house is the same.
+# (2 min) These eight lines are the model of chapter 00, and of every GPT: larger ones have more blocks
+# and wider vectors. There is a prediction at *every* place: one pass does the homework of all 11.
+# Today's large models change details (rotary places, RMS norm, gated MLPs); the plan is the same.
 
 # %% [markdown] id="01-init-text" slideshow={"slide_type": "slide"}
 # ## 5 · How the weights start
@@ -618,10 +568,13 @@ assert torch.allclose(logits, model(tokens), rtol=0, atol=1e-10)
 # A layer's output is a sum over D inputs. Inputs of size 1 and weights of size $s$ give a sum of
 # size $s \sqrt D$. After ten layers that is $(s \sqrt D)^{10}$.
 #
+# Residual sums add up as well, so the matrices that add to the stream start smaller, by
+# 1/√(2 × layers). The head starts at 0.02: small logits, no opinion yet.
+#
 # **Predict.** D = 64, so √D = 8. How large are the numbers after ten layers for $s$ = 1/16,
 # 1/8 and 1/4?
 
-# %% id="01-init" slideshow={"slide_type": "subslide"}
+# %% id="01-init" tags=["hide-input"] slideshow={"slide_type": "subslide"}
 torch.manual_seed(2)
 sizes = {}
 for name, deviation in (("0.5 / √D", 1 / 16), ("1 / √D", 1 / 8), ("2 / √D", 1 / 4)):
@@ -634,23 +587,16 @@ assert sizes["0.5 / √D"][-1] < 1 / 500
 assert 1 / 3 < sizes["1 / √D"][-1] < 3
 assert sizes["2 / √D"][-1] > 500
 
-# %% id="01-init-figure" slideshow={"slide_type": "subslide"} tags=["hide-input"]
 _ = size_by_layer(sizes, title="Only 1 / √D keeps the size through ten layers")
-
-# %% [markdown] id="01-init-answer" slideshow={"slide_type": "skip"}
-# **Answer.** About 1/1000, 1 and 1000. So each matrix starts with the deviation 1/√(number of
-# its inputs). A residual stream is a sum as well, of 2 × layers changes, so the matrices that
-# add to it start smaller, by 1/√(2 × layers). The head starts at 0.02: small logits, no opinion.
-# What if it doesn't? Some models use the embedding table as their head (a **tied** head), and
-# `nn.Embedding` draws that with deviation 1:
 
 # %% id="01-init-loss" slideshow={"slide_type": "subslide"}
 batch = homework.batch(step=0, batch_size=256)
 torch.manual_seed(0)
 fresh = Transformer(config)
 good = cross_entropy(fresh(batch.inputs), batch.targets, batch.mask).item()
+# A head tied to a table that nn.Embedding drew, with deviation 1, starts like this:
 with torch.no_grad():
-    fresh.head.copy_(torch.randn(V, D))  # as nn.Embedding would start
+    fresh.head.copy_(torch.randn(V, D))
 bad = cross_entropy(fresh(batch.inputs), batch.targets, batch.mask).item()
 
 assert abs(good - math.log(13)) < 0.1
@@ -692,8 +638,10 @@ print("windows", tuple(windows.shape), "→ outputs", tuple(product.shape))
 # A product of `[n, k]` and `[k, m]` has n · m sums of k products: **2 n k m FLOPs**, counting each
 # multiplication and each addition (a FLOP is one floating-point operation, 浮点运算).
 #
-# **Predict.** Which piece of a block costs most FLOPs: the projections to Q, K and V, the
-# attention between tokens, or the MLP?
+# A formula can be wrong. So we hold it against PyTorch's counter, which sees matrix products.
+#
+# **Predict.** Which piece costs most FLOPs: the projections to Q, K and V, the attention between
+# tokens, or the MLP?
 
 # %% id="01-cost" slideshow={"slide_type": "subslide"}
 costs = model_costs(config, batch=256, tokens=T)
@@ -702,14 +650,6 @@ for piece, cost in {**costs, "all": total(costs.values())}.items():
     row = f"{cost.parameters:11,}{cost.flops / 1e6:9.1f}{cost.bytes_moved / 1e6:7.1f}"
     print(f"{piece:18}{row}{cost.intensity_flops_per_byte:12.1f}")
 assert total(costs.values()).parameters == model.parameter_count()
-
-# %% [markdown] id="01-cost-answer" slideshow={"slide_type": "skip"}
-# **Answer.** The MLP: up and down together 8 D² for each token and layer against 3 D² for Q, K,
-# V (times two FLOPs), and with only 11 tokens there is little to attend to. The bytes are the
-# least that must travel to and from memory. Look at the last column: norms, softmax, GELU and
-# sums do about one operation for each byte, products with a matrix ten times as many.
-#
-# A formula can be wrong. PyTorch can count the FLOPs of matrix products while they run:
 
 # %% id="01-counted" slideshow={"slide_type": "subslide"}
 with FlopCounterMode(display=False) as readable:
@@ -720,9 +660,9 @@ with FlopCounterMode(display=False) as fused:
 formula = total(block_costs(B, T, D, H, config.hidden).values())
 assert readable.get_total_flops() == formula.matmul_flops
 unseen = formula.matmul_flops - fused.get_total_flops()
-print("the formula's matrix products:", f"{formula.matmul_flops:,}", "(counted: the same)")
-print("norms, GELU, softmax, sums:   ", f"{formula.other_flops:,} (never counted)")
-print("attention by PyTorch's own, on a CPU:", f"{unseen:,} not seen by the counter")
+print(f"matrix products: {formula.matmul_flops:,} FLOPs, counted: the same")
+print(f"norms, GELU, softmax, sums: {formula.other_flops:,}, never counted")
+print(f"PyTorch's own attention on a CPU: {unseen:,}, not seen by the counter")
 
 # %% [markdown] id="01-cost-notes" slideshow={"slide_type": "notes"}
 # (4 min) A counter that silently leaves things out is worse than none: know what yours sees.
@@ -731,14 +671,19 @@ print("attention by PyTorch's own, on a CPU:", f"{unseen:,} not seen by the coun
 # %% [markdown] id="01-seconds-text" slideshow={"slide_type": "subslide"}
 # ### Where the seconds go
 #
+# (**Answer.** The MLP: for each token and layer 8 D² products, and 3 D² for Q, K, V. With 11 tokens
+# there is little to attend to.)
+#
+# Bytes are the least that must travel to and from memory. Norms, softmax, GELU and sums do about
+# one FLOP for each byte, the large products more than ten.
+#
 # **Predict.** Norms, GELU and softmax are a small part of the FLOPs. Are they a small part of the
 # time?
 
-# %% id="01-seconds" slideshow={"slide_type": "skip"}
+# %% id="01-seconds" tags=["hide-input"] slideshow={"slide_type": "subslide"}
 w = fresh.requires_grad_(False).weights().blocks[0]  # 32-bit numbers, as in training
 h, up = torch.randn(256, T, D), torch.randn(256, T, config.hidden)
-q4 = torch.randn(256, H, T, K)
-some = torch.randn(256, H, T, T)
+q4, some = torch.randn(256, H, T, K), torch.randn(256, H, T, T)
 work = {
     "norms": lambda: (layers.layer_norm(h, w.norm1), layers.layer_norm(h, w.norm2)),
     "query, key, value": lambda: [layers.linear(h, p) for p in w.attention[:3]],
@@ -753,22 +698,19 @@ work = {
 }
 flops = {n: c.flops for n, c in block_costs(256, T, D, H, config.hidden).items()}
 assert set(work) == set(flops)
-
-# %% id="01-seconds-figure" slideshow={"slide_type": "subslide"} tags=["hide-input"]
-seconds = {piece: median_time_s(function, repeats=15) for piece, function in work.items()}
+seconds = {name: median_time_s(run_it, repeats=15) for name, run_it in work.items()}
 _ = work_and_time(flops, seconds, title="Small in FLOPs is not small in time")
-
-# %% [markdown] id="01-seconds-answer" slideshow={"slide_type": "skip"}
-# **Answer.** No. A processor does many more operations in the time in which it fetches one number
-# from memory. Pieces with about one FLOP for each byte wait for memory, so they take a far larger
-# share of the seconds than of the FLOPs. That is why fused kernels, which read the data once
-# for several steps, are worth writing. (Your picture is of your machine; chapter 06 measures its
-# limits.)
 
 # %% [markdown] id="01-seconds-notes" slideshow={"slide_type": "notes"}
 # (3 min) Point at GELU: a few percent of the FLOPs, and often the longest orange bar or near it.
 
 # %% [markdown] id="01-ex4-text" slideshow={"slide_type": "skip"}
+# **Answer.** No. A processor does many more operations in the time in which it fetches one number
+# from memory. Pieces with about one FLOP for each byte wait for memory, so they take a far larger
+# share of the seconds than of the FLOPs. That is why fused kernels, which read the data once
+# for several steps, are worth writing. (Your picture is of your machine; chapter 06 measures its
+# limits.)
+#
 # ### Exercise 01.4 · Count the FLOPs of a block
 #
 # Write `my_block_flops(B, T, D, H, F)`: the FLOPs of all **matrix products** of one block in one
@@ -812,14 +754,6 @@ check("01.4", my_block_flops)
 # **Predict.** After `=` it must write the *ones* digit of 347 + 586. Which two tokens should it
 # look at? And at the place after that?
 
-# %% id="01-train" slideshow={"slide_type": "subslide"}
-run = start_run(preset("addition", steps=400, kernels="fused"))
-for step in range(run.config.steps):
-    train_step(run.model, run.data, step, run.optimizer, run.sync, run.config)
-score = evaluate(run.model, run.data, run.sync).exact_match
-assert score > 0.9
-print("over 90 % of the exam is right in every digit")
-
 # %% [markdown] id="01-choose-text" slideshow={"slide_type": "skip"}
 # There are 2 layers with 4 heads: 8 maps. One could always find a nice one by looking long
 # enough. So we say beforehand what we look for, and choose by a number over 512 exam problems:
@@ -827,7 +761,14 @@ print("over 90 % of the exam is right in every digit")
 # goes to the two digits to be added *at that place*? Attention spread evenly would give
 # 2 ÷ 8, 2 ÷ 9 and 2 ÷ 10: 0.22 in the mean.
 
-# %% id="01-choose" slideshow={"slide_type": "subslide"}
+# %% id="01-train" tags=["hide-input"] slideshow={"slide_type": "subslide"}
+run = start_run(preset("addition", steps=400, kernels="fused"))
+for step in range(run.config.steps):
+    train_step(run.model, run.data, step, run.optimizer, run.sync, run.config)
+score = evaluate(run.model, run.data, run.sync).exact_match
+assert score > 0.9
+print("over 90 % of the exam is right in every digit")
+
 exam = run.data.heldout(512)
 with torch.no_grad():
     _, saved = run.model.forward_saved(run.data.to_batch(exam).inputs)
@@ -841,38 +782,24 @@ assert on_digits.max() > 0.75
 assert on_digits.min() < 0.3
 print("the best head has over 75 % of its attention on the two digits to be added")
 
-# %% id="01-learnt-map" slideshow={"slide_type": "subslide"} tags=["hide-input"]
+# %% id="01-explore" slideshow={"slide_type": "subslide"} tags=["hide-input"]
 one = Problems(exam.a[:1], exam.b[:1])
 row = decode(run.data.to_batch(one).inputs[0])
-_ = attention_map(
-    maps[layer, 0, head].masked_fill(later, math.nan), list(row), marks=digits,
-    title=f"Layer {layer}, head {head}: each digit looks at the digits to be added",
-)  # fmt: skip
+attention_explorer(maps[:, 0], list(row), start=(layer, head), marks=digits)
 
 # %% [markdown] id="01-learnt-after" slideshow={"slide_type": "skip"}
-# **What this proved.** Nobody told the model where to look. The frames stand where we said we
-# would look: from `=`, which must predict the ones, at the two ones; from the next token at the
-# two tens, then at the two hundreds. Rows before `=` count for nothing in the loss, so nothing
-# is to be read from them.
+# **What this proved.** Nobody told the model where to look. The frames stand where we said we would
+# look: from `=`, which must predict the ones, at the two ones; from the next token at the two tens,
+# then at the two hundreds. Rows before `=` count for nothing in the loss, so read nothing from
+# them. (On a page you see one problem and the chosen head; in the notebook choose others.)
 #
-# And a warning: a map shows where a head *takes from*. It does not prove what the model does
-# with it. Other heads look elsewhere, at the digits that decide the carry for example. See for
-# yourself:
-
-# %% id="01-explore" slideshow={"slide_type": "subslide"} tags=["hide-input"]
-attention_explorer(maps[:, 0], list(row), start=(layer, head), marks=digits)
+# The number adds both digits of a pair up. A head may prefer one of the two; then look for
+# another head that takes the other. And a warning: a map shows where a head *takes from*. It does
+# not prove what the model does with it.
 
 # %% [markdown] id="01-learnt-notes" slideshow={"slide_type": "notes"}
 # (5 min) Let the room choose heads. In the second layer the maps are harder to read: there the
 # vectors already hold what the first layer has gathered.
-
-# %% id="01-answer" slideshow={"slide_type": "subslide"} tags=["hide-input"]
-logits = run.model(encode("347+586=").unsqueeze(0))[0, -1].detach()
-_ = probability_bars(
-    torch.softmax(logits, -1), list("0123456789+=_"), truth="3",
-    title="From 347+586= to the probabilities of the first digit",
-    xlabel="next token after 347+586=",
-)  # fmt: skip
 
 # %% [markdown] id="01-summary" slideshow={"slide_type": "slide"}
 # ## Summary
