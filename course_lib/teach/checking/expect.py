@@ -6,6 +6,7 @@ Texts are the same on every run: values with few digits, no addresses, no object
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -220,7 +221,8 @@ def _first_difference(
         return _with(what, describe(expected)), describe(got)
     differs = _far(got, expected, tolerance).flatten().nonzero().flatten().tolist()
     index = differs[0]
-    place = [int(i) for i in torch.unravel_index(torch.tensor(index), expected.shape)]
+    # Not torch's unravel_index: its first call imports sympy, which takes seconds.
+    place = [int(i) for i in np.unravel_index(index, tuple(expected.shape))]
     at = f"at {place} {expected.flatten()[index].item():.6g}"
     share = f"{got.flatten()[index].item():.6g} ({len(differs)} of {got.numel()} elements differ)"
     return _with(what, at), share
