@@ -40,13 +40,27 @@
 # - The gradient points uphill, and we walk against it.
 # - By hand or by autograd, the gradient is the same. This cell says so for a whole model:
 
-# %% id="05-recap-check" slideshow={"slide_type": "skip"}
+# %% id="05-setup" slideshow={"slide_type": "skip"}
+import math
+
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from course_lib.backward.model import gradients_by_hand
 from course_lib.config import preset
+from course_lib.cost.measure import median_time_s, memory_bytes_per_s
 from course_lib.loss import cross_entropy
+from course_lib.teach.exercises import check
+from course_lib.teach.figures.bounds import times_against_bounds
+from course_lib.teach.figures.series import over_steps
+from course_lib.teach.figures.surfaces import paths_on_surface
+from course_lib.teach.widgets.descent import descent_explorer
 from course_lib.train.fit import start_run
+from course_lib.update.clipping import clip_grad_norm
+from course_lib.update.optimizers import SGD, Adam, AdamW
+from course_lib.update.paths import valley
+from course_lib.update.schedule import cosine_schedule
 
 run = start_run(preset("addition", batch_size=8, dtype="float64"))
 model, batch = run.model, run.data.batch(step=0, batch_size=8)
@@ -54,27 +68,6 @@ cross_entropy(model(batch.inputs), batch.targets, batch.mask).backward()
 by_hand = gradients_by_hand(model, batch)
 for name, parameter in model.named_parameters():
     torch.testing.assert_close(by_hand[name], parameter.grad, rtol=1e-8, atol=1e-12)
-
-# %% id="05-setup" tags=["hide-input"] slideshow={"slide_type": "skip"}
-import math
-
-from jaxtyping import Float
-from torch import Tensor
-
-from course_lib.cost.measure import median_time_s, memory_bytes_per_s
-from course_lib.teach.exercises import check
-from course_lib.teach.figures.bounds import times_against_bounds
-from course_lib.teach.figures.series import over_steps
-from course_lib.teach.figures.stages import training_loop
-from course_lib.teach.figures.surfaces import paths_on_surface
-from course_lib.teach.widgets.descent import descent_explorer
-from course_lib.update.clipping import clip_grad_norm
-from course_lib.update.optimizers import SGD, Adam, AdamW
-from course_lib.update.paths import valley
-from course_lib.update.schedule import cosine_schedule
-
-# %% id="05-loop" tags=["hide-input"] slideshow={"slide_type": "subslide"}
-_ = training_loop(here="update", title="The last stage: correct yourself")
 
 # %% [markdown] id="05-sgd-text" slideshow={"slide_type": "slide"}
 # ## 1 · The plainest step: SGD
@@ -189,14 +182,9 @@ _ = paths_on_surface(
 #
 # $b$ starts at zero. With $\beta = 0.9$ old gradients fade by a tenth a step.
 #
-# **Predict.** The gradient is 1 at every step. How large does $b$ grow with $\beta = 0.9$?
-
-# %% id="05-momentum-number" slideshow={"slide_type": "fragment"}
-b = 0.0
-for _ in range(200):
-    b = 0.9 * b + 1.0
-assert math.isclose(b, 1 / (1 - 0.9), rel_tol=1e-6)
-print(f"b grows to 1 / (1 - 0.9) = {b:.1f}: ten times the step")
+# Where the gradient stays the same, $b$ grows to $g / (1 - \beta)$, ten times $g$.
+#
+# **Predict.** With the same rate and number of steps: how much lower will the loss be?
 
 # %% [markdown] id="05-ex1-text" slideshow={"slide_type": "skip"}
 # ### Exercise 05.1 · SGD with momentum
@@ -335,7 +323,7 @@ def adam_direction(
     beta1, beta2 = betas
     exp_avg.lerp_(grad, 1 - beta1)
     exp_avg_sq.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
-    # m and v start at zero and are too small at first: these two factors undo just that.
+    # m and v start at zero, so they are too small at first: undo just that.
     correction1, correction2 = 1 - beta1**step, 1 - beta2**step
     denominator = (
         torch.sqrt(exp_avg_sq, out=grad).div_(math.sqrt(correction2)).add_(eps)
@@ -380,7 +368,7 @@ descent_explorer(valley, start, optimizer="Adam", rate=0.1, momentum=0.9)
 # **Predict.** The gradient is zero, $p = 1$, $\lambda = 0.01$, the rate is 0.1. How much does $p$
 # shrink in one step: under SGD with L2, under Adam with L2, and decoupled?
 
-# %% id="05-decay" slideshow={"slide_type": "subslide"}
+# %% id="05-decay" slideshow={"slide_type": "subslide"} tags=["hide-input"]
 makers = {
     "SGD with L2 ": lambda p: torch.optim.SGD(p, lr=0.1, weight_decay=0.01),
     "Adam with L2": lambda p: torch.optim.Adam(p, lr=0.1, weight_decay=0.01),
@@ -448,7 +436,16 @@ def my_adamw_step(
 check("05.2", my_adamw_step)
 
 
-# %% id="05-train-100" slideshow={"slide_type": "skip"}
+# %% [markdown] id="05-equal-text" slideshow={"slide_type": "subslide"}
+# ### All of them, on a Transformer
+#
+# Four optimizers of ours and four of torch's, 100 steps each on the same batches of additions.
+# Every step starts where the last one ended, so a difference would grow.
+#
+# **Predict.** How far are the two models apart after 100 steps, in 64-bit numbers?
+
+
+# %% id="05-equal" slideshow={"slide_type": "skip"}
 def after_100_steps(make_optimizer) -> Tensor:
     """Train the small Transformer for 100 steps; all its parameters in one vector."""
     run = start_run(preset("addition", dtype="float64", layers=1, width=16))
@@ -462,15 +459,6 @@ def after_100_steps(make_optimizer) -> Tensor:
     return torch.cat([p.detach().flatten() for p in run.model.parameters()])
 
 
-# %% [markdown] id="05-equal-text" slideshow={"slide_type": "subslide"}
-# ### All of them, on a Transformer
-#
-# Four optimizers of ours and four of torch's, 100 steps each on the same batches of additions.
-# Every step starts where the last one ended, so a difference would grow.
-#
-# **Predict.** How far are the two models apart after 100 steps, in 64-bit numbers?
-
-# %% id="05-equal" slideshow={"slide_type": "subslide"}
 pairs = {
     "SGD": (SGD, torch.optim.SGD, {"lr": 0.1}),
     "momentum": (SGD, torch.optim.SGD, {"lr": 0.1, "momentum": 0.9}),
@@ -505,7 +493,7 @@ for name, (ours, theirs, settings) in pairs.items():
 #
 # **Predict.** How large is the direction at the first step, in mean? And after 200 steps?
 
-# %% id="05-warmup" slideshow={"slide_type": "fragment"}
+# %% id="05-warmup" slideshow={"slide_type": "subslide"} tags=["hide-input"]
 torch.manual_seed(0)
 m, v = torch.zeros(10_000), torch.zeros(10_000)
 sizes = []
@@ -515,10 +503,9 @@ for t in range(1, 201):
 expected = math.sqrt(2 / math.pi) * math.sqrt((1 - 0.9) / (1 + 0.9))  # on paper: 0.18
 assert abs(sizes[0] - 1) < 1e-3
 assert abs(sizes[-1] - expected) < 0.1 * expected
-
-# %% id="05-warmup-figure" slideshow={"slide_type": "subslide"} tags=["hide-input"]
 _ = over_steps(
-    {"Adam's direction, mean size": sizes}, reference=(expected, "in the long run: 0.18"),
+    {"Adam's direction, mean size": sizes},
+    reference=(expected, "in the long run: 0.18"),
     ylabel="share of the full rate",
     title="At first Adam follows pure noise at full speed",
 )  # fmt: skip
@@ -544,20 +531,18 @@ _ = over_steps(
 # $q$ runs from 0 at the peak to 1 at the last step, and stays 1 after it.
 
 # %% id="05-cosine-figure" slideshow={"slide_type": "subslide"} tags=["hide-input"]
-rates = [cosine_schedule(step, 600, 3e-3, warmup_steps=60) for step in range(600)]
-assert max(rates) == rates[60] == 3e-3
+steps, warmup = 500, 50
+rates = [cosine_schedule(step, steps, 3e-3, warmup) for step in range(steps)]
+assert max(rates) == rates[warmup] == 3e-3
 assert rates[0] > 0 == rates[-1]
 _ = over_steps(
     {"learning rate": rates}, ylabel="learning rate", first=0,
-    title="The addition model's rate: 60 steps up, 540 steps down",
+    title="A short way up, a long way down: 500 steps, 50 of warm-up",
 )  # fmt: skip
 
-# %% [markdown] id="05-settle-text" slideshow={"slide_type": "skip"}
-# **Predict.** 1,000 copies of one parameter go down the same slope, each with noise of its own as
-# large as the slope. With a constant rate of 0.2, how near to the best value do they come? And with
-# a cosine that starts at 0.2?
-
 # %% id="05-settle" slideshow={"slide_type": "skip"}
+# Predict: 1,000 parameters, each with noise as large as its slope. How near to the
+# best value, 0, do they come with a constant rate of 0.2, and with a cosine from 0.2?
 torch.manual_seed(0)
 constant, falling = torch.full((1000,), 5.0), torch.full((1000,), 5.0)
 for step in range(300):
@@ -620,6 +605,9 @@ check("05.3", my_cosine_schedule)
 # \frac{\text{max\_norm}}{\text{norm}}\right)$$
 #
 # The direction stays. The order is: sync, **clip**, step.
+#
+# **Predict.** Two tensors have the norms 3 and 4. What is the norm of all? And what does one gradient
+# of eighty that is 1,000 times too large do to SGD in the valley?
 
 # %% id="05-clip" slideshow={"slide_type": "subslide"}
 one, other = torch.zeros(2), torch.zeros(1)
@@ -635,15 +623,8 @@ norm = clip_grad_norm(model.parameters(), max_norm=0.1)
 for parameter, grad in zip(model.parameters(), grads, strict=True):
     assert torch.allclose(parameter.grad, grad * (0.1 / norm))
 
-# %% [markdown] id="05-clip-answer" slideshow={"slide_type": "skip"}
-# The two tensors have the norms 3 and 4, together 5 (Pythagoras), so both are divided by 5.
-# Clipping each tensor by itself would have given 1 and 1: another direction.
-#
-# **Predict.** In the valley, one gradient of eighty is a thousand times too large. What does it do
-# to the path of SGD, with and without clipping at norm 5?
 
-
-# %% id="05-accident" slideshow={"slide_type": "skip"}
+# %% id="05-accident" slideshow={"slide_type": "subslide"} tags=["hide-input"]
 def with_accident(max_norm: float) -> Tensor:
     """SGD down the valley; at step 40 the gradient is a thousand times too large."""
     point = torch.tensor(start, dtype=torch.float64, requires_grad=True)
@@ -660,11 +641,9 @@ def with_accident(max_norm: float) -> Tensor:
 unclipped, clipped = with_accident(math.inf), with_accident(5.0)
 assert unclipped[40] > 100 * unclipped[39]  # thrown far up the other side
 assert clipped[40] < clipped[39]  # not even a bump
-print("without clipping: over 100 times the loss; with it: still downhill")
 
-# %% id="05-accident-figure" slideshow={"slide_type": "subslide"} tags=["hide-input"]
 _ = over_steps(
-    {"no clipping": unclipped.tolist(), "clipped at norm 5": clipped.tolist()}, log=True,
+    {"no clipping": unclipped.tolist(), "clipped at 5": clipped.tolist()}, log=True,
     ylabel="loss", title="One bad gradient of eighty, with and without clipping",
 )  # fmt: skip
 
@@ -692,7 +671,7 @@ _ = over_steps(
 
 # %% id="05-ex4" exercise="05.4" slideshow={"slide_type": "skip"}
 def my_clip(grads: list[Tensor], max_norm: float) -> float:
-    """Shorten all gradients to max_norm together, in place; return their norm before."""
+    """Shorten all gradients together to max_norm, in place; return the old norm."""
     ### BEGIN SOLUTION
     squares = sum(grad.square().sum().item() for grad in grads)
     norm = math.sqrt(squares)
@@ -716,7 +695,7 @@ check("05.4", my_clip)
 # **Predict.** How many bytes for each parameter does each optimizer keep? And how much memory do
 # parameters, gradients and state of a model of 7 billion parameters take with AdamW?
 
-# %% id="05-bytes" slideshow={"slide_type": "subslide"}
+# %% id="05-bytes" slideshow={"slide_type": "subslide"} tags=["hide-input"]
 settings = {
     "SGD": (SGD, {}),
     "momentum": (SGD, {"momentum": 0.9}),
@@ -731,17 +710,12 @@ for name, (kind, extra) in settings.items():
     state = sum(t.numel() * t.element_size() for t in kept) // 1000
     assert state == {"SGD": 0, "momentum": 4, "AdamW": 8}[name]
     total = 4 + 4 + state
-    print(
-        f"{name:8}: state {state} B, in all {total:2} B a parameter, {7 * total:3} GB for 7 B"
-    )
-
-# %% [markdown] id="05-bytes-answer" slideshow={"slide_type": "skip"}
-# **Answer.** 0, 4 and 8 bytes; 112 GB for AdamW, more than an 80 GB GPU has, before a single
-# activation is stored. (Ours also keeps a second, flat copy of the gradients, 4 bytes more, so that
-# one operation can serve the whole model.)
+    print(f"{name:8}: state {state} B, in all {total:2} B, {7 * total:3} GB for 7 B")
 
 # %% [markdown] id="05-traffic-text" slideshow={"slide_type": "subslide"}
 # ### What does an update wait for?
+#
+# **Answer.** 0, 4 and 8 bytes; 112 GB for AdamW, more than an 80 GB GPU has.
 #
 # AdamW must at least read $p, g, m, v$ and write $p, m, v$: 7 × 4 = 28 bytes a parameter, for some
 # 15 operations. Half an operation a byte is little: an arithmetic unit could do dozens in the time
@@ -751,7 +725,7 @@ for name, (kind, extra) in settings.items():
 # should AdamW take than SGD?
 
 
-# %% id="05-traffic" slideshow={"slide_type": "skip"}
+# %% id="05-traffic" slideshow={"slide_type": "subslide"} tags=["hide-input"]
 def update_time_s(kind, **settings) -> float:
     """The seconds of one update of eight million parameters."""
     weight = torch.zeros(8_000_000, requires_grad=True)
@@ -771,9 +745,6 @@ minimum_bytes = [12, 12, 28, 28]
 bounds_s = {
     name: b * 8e6 / bandwidth for name, b in zip(times_s, minimum_bytes, strict=True)
 }
-
-# %% id="05-traffic-figure" slideshow={"slide_type": "subslide"} tags=["hide-input"]
-assert list(times_s) == list(bounds_s)
 _ = times_against_bounds(
     times_s,
     bounds_s,
@@ -785,7 +756,8 @@ _ = times_against_bounds(
 # this machine's memory. A *fused* update does all its arithmetic in one pass, and comes near its
 # mark. Ours reads and writes the same numbers several times, once for each operation: it takes
 # longer, and is still made of memory traffic. (A bar may end before its mark: some of the data may
-# still lie in a cache.)
+# still lie in a cache.) Ours also keeps a flat copy of the gradients, 4 bytes a parameter, so that
+# one operation can serve the whole model.
 
 # %% [markdown] id="05-traffic-notes" slideshow={"slide_type": "notes"}
 # (3 min) Chapter 06 puts the update on a roofline beside the other stages. Halving the bytes
