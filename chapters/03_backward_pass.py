@@ -585,7 +585,7 @@ assert wrong_rows.tolist() == [1]
 # %% id="03-ce" slideshow={"slide_type": "subslide"}
 logits = torch.tensor([2.0, 1.0, 0.2, -1.0], requires_grad=True)
 target = 1
-p = torch.softmax(logits, dim=-1)
+p = logits.softmax(dim=-1)
 y = F.one_hot(torch.tensor(target), 4)
 
 reference = torch.autograd.grad(-p[target].log(), logits)[0]

@@ -55,7 +55,7 @@ def errors_by_parameter(
     """
     names = list(next(iter(errors.values())))
     with course_style():
-        _, axes = new_axes(8.6, 0.17 * len(names) + 1.3)
+        _, axes = new_axes(8.6, 0.135 * len(names) + 1.3)
         for (dtype, values), colour, marker in zip(errors.items(), COLOURS, MARKERS, strict=False):
             shown = [max(values[name], 1e-17) for name in names]
             axes.semilogx(shown, range(len(names)), marker, color=colour, ms=6, label=dtype)
@@ -64,10 +64,10 @@ def errors_by_parameter(
                 f"limit {limits[dtype]:g}", (limits[dtype], -1), color=colour, fontsize=10,
                 xytext=(-4, 0), textcoords="offset points", ha="right", va="center",
             )  # fmt: skip
-        axes.set_yticks(range(len(names)), names, fontsize=8)
+        axes.set_yticks(range(len(names)), names, fontsize=7.5)
         axes.set_ylim(len(names) - 0.4, -1.9)
         axes.tick_params(axis="y", length=0, colors=GREY)
         axes.set(xlabel="relative error against autograd", title=title)
         axes.grid(axis="x", color=LIGHT)
-        axes.legend(loc="lower center", fontsize=10)
+        axes.legend(loc="center", bbox_to_anchor=(0.33, 0.5), fontsize=11)
     return axes
