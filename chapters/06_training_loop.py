@@ -674,7 +674,7 @@ points = {
 assert points["update"][0] < 1 < points["forward"][0]  # FLOPs for each byte
 _ = roofline(
     machine.flops_per_s, machine.bytes_per_s, points,
-    title="The update can't leave the slope; forward and backward are further right",
+    title="Update and loss lie far to the left: they wait for memory",
 )  # fmt: skip
 
 # %% [markdown] id="06-roof-answer" slideshow={"slide_type": "skip"}

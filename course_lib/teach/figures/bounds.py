@@ -84,18 +84,19 @@ def roofline(
         roof = [left * bytes_per_s / 1e9, peak_flops_per_s / 1e9, peak_flops_per_s / 1e9]
         axes.plot([left, balance, right], roof, color=BLACK)
         axes.axvline(balance, color=GREY, linestyle=":", linewidth=1.2)
-        for name, (intensity, rate) in stages.items():
+        for index, (name, (intensity, rate)) in enumerate(stages.items()):
             colour = STAGE_COLOURS.get(name, GREY)
             axes.plot([intensity], [rate / 1e9], "o", color=colour, markersize=12)
-            axes.annotate(
-                name, (intensity, rate / 1e9), xytext=(9, -12), textcoords="offset points"
-            )
+            offset = (-10, -22) if index % 2 == 0 else (-10, 12)  # neighbours don't meet
+            place = (intensity, rate / 1e9)
+            axes.annotate(name, place, xytext=offset, textcoords="offset points")
         axes.annotate("memory-bound", (balance, 1), xycoords=("data", "axes fraction"),
                       xytext=(-8, -14), textcoords="offset points", ha="right")  # fmt: skip
         axes.annotate("compute-bound", (balance, 1), xycoords=("data", "axes fraction"),
                       xytext=(8, -14), textcoords="offset points")  # fmt: skip
         axes.set(xscale="log", yscale="log", xlabel="FLOPs for each byte moved", title=title)
         axes.set_ylabel("reached (GFLOP/s)")
-        axes.set_ylim(top=4 * peak_flops_per_s / 1e9)
+        lowest = min(rate for _, rate in stages.values()) / 1e9
+        axes.set_ylim(min(lowest / 5, roof[0]), 4 * peak_flops_per_s / 1e9)
         axes.grid(color=LIGHT)
     return axes
