@@ -60,7 +60,8 @@ def recorded_graph(output: Tensor, names: Mapping[str, Tensor]) -> Graph:
             f"the graph is that of one number with a grad_fn, not of a tensor of shape "
             f"{tuple(output.shape)} with grad_fn {output.grad_fn}"
         )
-    graph, passed, hooks = Graph(), {}, []
+    graph, hooks = Graph(), []
+    passed: dict[int, tuple[Tensor | None, ...]] = {}
     waiting: list[Any] = [output.grad_fn]
     keep_alive = []  # a node's Python object must live on, or its id may be given to another
     while waiting:
