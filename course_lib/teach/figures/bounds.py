@@ -77,7 +77,7 @@ def roofline(
     Source: Williams, Waterman, Patterson 2009.
     """
     balance = peak_flops_per_s / bytes_per_s
-    left = min(0.05, *(point[0] / 2 for point in stages.values()))
+    left = min(0.02, *(point[0] / 4 for point in stages.values()))
     right = max(4 * balance, *(2 * point[0] for point in stages.values()))
     with course_style():
         _, axes = new_axes(8.0, 4.0)
@@ -87,9 +87,14 @@ def roofline(
         for index, (name, (intensity, rate)) in enumerate(stages.items()):
             colour = STAGE_COLOURS.get(name, GREY)
             axes.plot([intensity], [rate / 1e9], "o", color=colour, markersize=12)
-            offset = (-10, -22) if index % 2 == 0 else (-10, 12)  # neighbours don't meet
-            place = (intensity, rate / 1e9)
-            axes.annotate(name, place, xytext=offset, textcoords="offset points")
+            side = -1 if index < len(stages) / 2 else 1  # so that neighbours don't meet
+            axes.annotate(
+                name,
+                (intensity, rate / 1e9),
+                xytext=(11 * side, -4),
+                textcoords="offset points",
+                ha="left" if side > 0 else "right",
+            )
         axes.annotate("memory-bound", (balance, 1), xycoords=("data", "axes fraction"),
                       xytext=(-8, -14), textcoords="offset points", ha="right")  # fmt: skip
         axes.annotate("compute-bound", (balance, 1), xycoords=("data", "axes fraction"),
