@@ -30,7 +30,7 @@
 # 6. Predict the FLOPs of a step, and say which stages wait for arithmetic and which for memory.
 
 # %% [markdown] id="06-goals-notes" slideshow={"slide_type": "notes"}
-# (1 min) Goals 2 and 4 return on many ranks in chapter 10: the same scale, the same checkpoint.
+# (1 min) Goals 2 and 4 return on many ranks: the same scale, the same checkpoint.
 
 # %% [markdown] id="06-recap" slideshow={"slide_type": "skip"}
 # ## Recap
@@ -330,10 +330,10 @@ exact, rounded = gradients
 assert 1e-4 < (rounded - exact).norm() / exact.norm() < 0.1
 
 # %% [markdown] id="06-bf16-answer" slideshow={"slide_type": "skip"}
-# **Answer.** 256: the next number after it is 258. An update is often less than a hundredth of its
-# parameter, and would be rounded away. The gradient is off by up to a few percent, much less than
-# what another batch would change. The loss itself is computed in float32: a sum of many logs would
-# lose its small terms.
+# **Answer.** 256: the next number after it is 258. An update smaller than about 1/256 of its
+# parameter would be rounded away. The gradient is off by less than a tenth of its length.
+# The loss itself is computed in float32: a sum of many
+# logs would lose its small terms.
 
 # %% [markdown] id="06-bf16-notes" slideshow={"slide_type": "notes"}
 # (2 min) float16 has more precision and less range, so gradients fall to zero: it needs a scaler
@@ -682,11 +682,12 @@ _ = roofline(
 # Forward and backward of this small model lie near the bend and below the roof: many of their
 # operations are small, and each must be started. (The bytes are counted operation by operation as
 # if each went to memory. Caches save a part of them, so a point may even lie above the slope.)
-# Large matrix products move right and up: width 4,096 has an intensity 64 times that of width 64.
+# Large matrix products move right and up: a square one of width 4,096 has 64 times the
+# intensity of width 64.
 
 # %% [markdown] id="06-roof-notes" slideshow={"slide_type": "notes"}
 # (4 min) The message: faster arithmetic does not help the update, and more bandwidth does not help
-# a large matrix product. A third roof, the network, comes in chapter 08.
+# a large matrix product. A third roof, the network, comes in the second half of the course.
 
 # %% [markdown] id="06-text-text" slideshow={"slide_type": "slide"}
 # ## 6 · The same loop on a text
