@@ -15,6 +15,8 @@ from typing import IO
 from course_lib.ranks.channel import Channel
 from course_lib.ranks.environment import rank_environment
 
+OUTPUT_BYTES = 1 << 20  # read at once
+
 
 class ForkedRank:
     """A rank that the zygote forked; its status pipe brings the process id, then the exit code."""
@@ -37,6 +39,10 @@ class ForkedRank:
         self._read()
         lines = self._text.split(b"\n")
         return int(lines[1]) if len(lines) > 2 else None
+
+    def read_output(self) -> bytes:
+        """See RankProcess."""
+        return os.read(self.output, OUTPUT_BYTES)
 
     def kill(self) -> None:
         """See RankProcess."""

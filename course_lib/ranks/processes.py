@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import sys
 import threading
 import time
@@ -17,6 +18,8 @@ from course_lib.ranks.channel import Channel
 from course_lib.ranks.forked import Zygote
 from course_lib.ranks.spawned_rank import SpawnedRank
 
+KILL_S = 3.0  # for killed ranks to be gone
+UNBORN_S = 0.5  # for ranks that are just being started to have a process id
 _LOCK = threading.RLock()
 
 
@@ -24,7 +27,15 @@ class RankProcess(Protocol):
     """What the parent needs of a rank's process."""
 
     channel: Channel
-    output: int
+    pid: Any  # the process id; None before the process is there
+    output: int | socket.socket  # becomes readable when the rank has printed
+
+    def read_output(self) -> bytes:
+        """Return what the rank has printed; b"" at its end.
+
+        Raises:
+            BlockingIOError: nothing new has come.
+        """
 
     def exit_code(self) -> int | None:
         """Return None while it lives, its exit status, or minus the signal that ended it."""
@@ -87,8 +98,12 @@ def wait_or_kill(ranks: list[Any], patience_s: float = 0.0) -> None:
     end_s = time.monotonic() + patience_s
     while time.monotonic() < end_s and any(rank.exit_code() is None for rank in ranks):
         time.sleep(0.001)
-    end_s = time.monotonic() + 3.0
-    while any(rank.exit_code() is None for rank in ranks) and time.monotonic() < end_s:
+    start_s = time.monotonic()
+    while (waited_s := time.monotonic() - start_s) < KILL_S:
+        # A rank without a process id was only asked for: released, it will not be started.
+        patience = KILL_S if any(rank.pid is not None for rank in ranks) else UNBORN_S
+        if waited_s >= patience or all(rank.exit_code() is not None for rank in ranks):
+            return
         for rank in ranks:
             rank.kill()
         time.sleep(0.002)

@@ -8,9 +8,13 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 
 from course_lib.ranks.channel import Channel
 from course_lib.ranks.environment import rank_environment
+from course_lib.ranks.forked import OUTPUT_BYTES
+
+RELAYS_OUTPUT = sys.platform == "win32"  # a pipe can't be waited for there
 
 
 class SpawnedRank:
@@ -35,8 +39,16 @@ class SpawnedRank:
             self.process.stdin.flush()
         theirs.close()
         self.channel = Channel(ours)
-        self.output = self.process.stdout.fileno()
-        os.set_blocking(self.output, False)
+        self.output: int | socket.socket
+        if RELAYS_OUTPUT:
+            self.output, inward = socket.socketpair()
+            self.output.setblocking(False)
+            arguments = (self.process.stdout.fileno(), inward)
+            threading.Thread(target=_relay, args=arguments, daemon=True).start()
+        else:
+            descriptor = self.process.stdout.fileno()
+            os.set_blocking(descriptor, False)
+            self.output = descriptor
 
     @property
     def pid(self) -> int:
@@ -46,6 +58,12 @@ class SpawnedRank:
     def exit_code(self) -> int | None:
         """See RankProcess."""
         return self.process.poll()
+
+    def read_output(self) -> bytes:
+        """See RankProcess."""
+        if isinstance(self.output, socket.socket):
+            return self.output.recv(OUTPUT_BYTES)
+        return os.read(self.output, OUTPUT_BYTES)
 
     def kill(self) -> None:
         """See RankProcess."""
@@ -62,4 +80,13 @@ class SpawnedRank:
             if stream is not None:
                 with contextlib.suppress(OSError):
                     stream.close()
+        if isinstance(self.output, socket.socket):
+            self.output.close()
         self.output = -1
+
+
+def _relay(pipe: int, outward: socket.socket) -> None:
+    """Pass on what comes from a pipe to a socket, which can be waited for on every system."""
+    with outward, contextlib.suppress(OSError):
+        while data := os.read(pipe, OUTPUT_BYTES):
+            outward.sendall(data)

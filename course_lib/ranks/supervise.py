@@ -7,7 +7,6 @@ stops as soon as it is known how the job ends. It never raises for what ranks di
 from __future__ import annotations
 
 import contextlib
-import os
 import selectors
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +27,6 @@ WHERE_S = 0.5  # for a stuck rank to say where it is
 BREAK_S = 2.0  # for a rank that is broken off to come out of the learner's code
 LOOK_S = 0.4  # between two looks at the blackboard; stuck in three looks in a row is stuck
 LOOKS = 3
-_READ_BYTES = 1 << 20
 
 
 @dataclass
@@ -155,7 +153,7 @@ class Supervisor:
             for key, _ in self._selector.select(min(until_s - now_s, self._nap_s(now_s))):
                 if key.data is None:
                     self._gate.wake.recv(64)
-                elif key.fd == self.processes[key.data].output:
+                elif key.fileobj == self.processes[key.data].output:
                     self._read_output(key.data, turns=1)
                 else:
                     self._read_channel(key.data)
@@ -281,17 +279,17 @@ class Supervisor:
             self._first_failure_s = time.monotonic()
 
     def _read_output(self, rank: int, turns: int = 1000) -> None:
-        descriptor = self.processes[rank].output
+        process = self.processes[rank]
         for _ in range(turns):
             try:
-                data = os.read(descriptor, _READ_BYTES)
+                data = process.read_output()
             except BlockingIOError:
                 return
             except OSError:
                 data = b""
             if not data:
                 with contextlib.suppress(KeyError, ValueError):
-                    self._selector.unregister(descriptor)
+                    self._selector.unregister(process.output)
                 return
             self._of[rank].output.feed(data)
 

@@ -37,11 +37,13 @@ def main(control_descriptor: int) -> None:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
     status_of: dict[int, int] = {}
-    with contextlib.suppress(ConnectionError):
-        _serve(control, (wake_read, wake_write), status_of)
-    for pid in status_of:
-        _kill_session(pid)
-    _kill_adopted()
+    try:
+        with contextlib.suppress(ConnectionError):
+            _serve(control, (wake_read, wake_write), status_of)
+    finally:
+        for pid in status_of:
+            _kill_session(pid)
+        _kill_adopted()
 
 
 def _serve(control: socket.socket, wake: tuple[int, int], status_of: dict[int, int]) -> None:
@@ -72,13 +74,25 @@ def _serve(control: socket.socket, wake: tuple[int, int], status_of: dict[int, i
 def _fork(descriptors: list[int], inherited: tuple[int, ...], status_of: dict[int, int]) -> None:
     """Fork one rank; its process id is the first line on its status pipe."""
     channel, output, status = descriptors
+    if _reader_has_gone(status):  # interrupted before it began: nobody wants this rank any more
+        for descriptor in descriptors:
+            os.close(descriptor)
+        return
     pid = os.fork()
     if pid == 0:
         _become_rank(channel, output, (*inherited, status))
     os.close(channel)
     os.close(output)
     status_of[pid] = status
-    os.write(status, b"%d\n" % pid)
+    with contextlib.suppress(OSError):  # the reader may go at any moment; the rank goes with it
+        os.write(status, b"%d\n" % pid)
+
+
+def _reader_has_gone(pipe: int) -> bool:
+    """Tell whether the other end of a pipe that we write to is closed."""
+    poller = select.poll()
+    poller.register(pipe, 0)
+    return any(event & select.POLLERR for _, event in poller.poll(0))
 
 
 def _become_rank(channel: int, output: int, inherited: tuple[int, ...]) -> None:

@@ -252,8 +252,13 @@ def test_events_of_ranks_reach_the_parent() -> None:
     assert events == [(0, {"step": 1})]
 
 
-def test_spawned_ranks_serve_again_and_end_when_told(capsys) -> None:
-    from course_lib.ranks import processes
+@pytest.mark.parametrize(("relays", "store"), [(False, "tcp"), (True, "file")])
+def test_spawned_ranks_serve_again_and_end_when_told(capsys, monkeypatch, relays, store) -> None:
+    """As on macOS, and (with a relayed output and a store in a file) as on Windows."""
+    from course_lib.ranks import placement, processes, spawned_rank
+
+    monkeypatch.setattr(spawned_rank, "RELAYS_OUTPUT", relays)
+    monkeypatch.setattr(placement, "choose_store", lambda: placement.Choice(store, "a test"))
 
     def who() -> int:
         print("here")
