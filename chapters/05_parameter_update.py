@@ -420,14 +420,14 @@ def my_adamw_step(
 ) -> None:  # fmt: skip
     """Change p, m and v in place by one step of AdamW."""
     ### BEGIN SOLUTION
-    beta1, beta2 = betas
+    b1, b2 = betas
     p *= 1 - lr * weight_decay
-    m *= beta1
-    m += (1 - beta1) * g
-    v *= beta2
-    v += (1 - beta2) * g * g
-    m_hat = m / (1 - beta1**step)
-    v_hat = v / (1 - beta2**step)
+    m *= b1
+    m += (1 - b1) * g
+    v *= b2
+    v += (1 - b2) * g * g
+    m_hat = m / (1 - b1**step)
+    v_hat = v / (1 - b2**step)
     p -= lr * m_hat / (v_hat.sqrt() + eps)
     ### STUB: ...
     ### END SOLUTION

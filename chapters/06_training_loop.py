@@ -111,7 +111,7 @@ def plain_loop(config, steps: int):
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(config, step)
         optimizer.step()
-        optimizer.zero_grad()
+        optimizer.zero_grad()  # .grad adds up: begin anew
     return model
 
 
@@ -293,10 +293,9 @@ def my_accumulate(model, parts: list[Batch]) -> float:
     counted = sum(int(part.mask.sum()) for part in parts)
     mean = 0.0
     for part in parts:
-        logits = model(part.inputs)
-        loss = cross_entropy_sum(logits, part.targets, part.mask).total / counted
-        loss.backward()
-        mean += loss.item()
+        total = cross_entropy_sum(model(part.inputs), part.targets, part.mask).total
+        (total / counted).backward()
+        mean += total.item() / counted
     return mean
     ### STUB: ...
     ### END SOLUTION
@@ -331,9 +330,9 @@ assert 1e-4 < (rounded - exact).norm() / exact.norm() < 0.1
 
 # %% [markdown] id="06-bf16-answer" slideshow={"slide_type": "skip"}
 # **Answer.** 256: the next number after it is 258. An update smaller than about 1/256 of its
-# parameter would be rounded away. The gradient is off by less than a tenth of its length.
-# The loss itself is computed in float32: a sum of many
-# logs would lose its small terms.
+# parameter would be rounded away. The gradient is off by less than a tenth of its length. The loss
+# itself is computed in float32: a sum of many logs would lose its small
+# terms.
 
 # %% [markdown] id="06-bf16-notes" slideshow={"slide_type": "notes"}
 # (2 min) float16 has more precision and less range, so gradients fall to zero: it needs a scaler
@@ -508,7 +507,7 @@ _ = over_steps(
 # ### Exercise 06.3 · Five bugs in a loop whose loss still falls
 #
 # Write `my_train(model, optimizer, batches, parts, max_norm, exam)`: `broken_train` without its five
-# bugs. Copy it and mend it.
+# bugs. The cell holds a copy: mend it.
 #
 # - `batches` is a list of `Batch`, each worked through in `parts` micro-batches (`micro_batches(batch,
 #   parts)` gives pairs of a part and whether it is the last); one optimizer step for each batch.
@@ -544,11 +543,23 @@ def my_train(model, optimizer, batches, parts, max_norm, exam):
         optimizer.step()
         losses.append(mean)
     model.eval()
-    with torch.no_grad():
-        logits = model(exam.inputs)
+    answers = model(exam.inputs)
+    exam_loss = cross_entropy(answers, exam.targets, exam.mask).item()
     model.train()
-    return losses, cross_entropy(logits, exam.targets, exam.mask).item()
-    ### STUB: ...
+    return losses, exam_loss
+    ### STUB: losses = []
+    ### STUB: for batch in batches:
+    ### STUB:     mean = 0.0
+    ### STUB:     for part, _ in micro_batches(batch, parts):
+    ### STUB:         loss = cross_entropy(model(part.inputs), part.targets)
+    ### STUB:         loss.backward()
+    ### STUB:         mean += loss.item() / parts
+    ### STUB:     optimizer.step()
+    ### STUB:     clip_grad_norm(model.parameters(), max_norm)
+    ### STUB:     losses.append(mean)
+    ### STUB: answers = model(exam.inputs)
+    ### STUB: exam_loss = cross_entropy(answers, exam.targets, exam.mask).item()
+    ### STUB: return losses, exam_loss
     ### END SOLUTION
 
 
@@ -768,4 +779,4 @@ print(samples(run.model, run.data)[0])
 # - J. Kaplan et al., *Scaling Laws for Neural Language Models*, 2020 (arXiv:2001.08361): 6 N D.
 # - S. Williams et al., *Roofline*, 2009: one picture for every machine.
 #
-# **Next:** 07 · Many ranks, in which a second process joins.
+# **Next:** chapter 07, in which a second process joins.
