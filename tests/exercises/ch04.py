@@ -305,3 +305,12 @@ RIGHT = {
         ),
     ],
 }
+
+SAME_DIMENSION = "with four dimensions, 2 and -2 name the same one: a right answer"
+SURVIVORS = {
+    "04.2": {
+        "line 5: sign or `not` dropped": SAME_DIMENSION,
+        "line 6: sign or `not` dropped": SAME_DIMENSION,
+        "line 9: sign or `not` dropped": SAME_DIMENSION,
+    },
+}

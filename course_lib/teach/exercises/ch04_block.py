@@ -37,7 +37,7 @@ def _block_case(
     d_y = torch.randn(3, tokens, 6, dtype=dtype)
     y, _ = block(x, weights, 2)
     names, tensors = zip(*named(weights), strict=True)
-    d_x, *gradients = torch.autograd.grad(y, [x, *tensors], d_y)
+    d_x, *gradients = torch.autograd.grad((y * d_y).sum(), [x, *tensors])
     with torch.no_grad():
         _, saved = block(x.detach(), weights, 2)
     return saved, d_y, d_x, dict(zip(names, gradients, strict=True))
