@@ -1,7 +1,8 @@
 """Frames over a socket: how the parent and a rank talk to each other.
 
-A frame is eight bytes of length (big endian) and a pickle. The parent reads without ever blocking,
-so that a rank that stops in the middle of a frame can't hang the notebook.
+A frame is the number of its parts, their sizes (eight bytes each, big endian), a pickle, and the
+buffers that it refers to: a tensor's bytes are not copied into the pickle. The parent reads without
+ever blocking, so that a rank that stops in the middle of a frame can't hang the notebook.
 """
 
 from __future__ import annotations
@@ -40,12 +41,15 @@ class Channel:
             ChannelClosedError: the other side has gone.
             TimeoutError: the other side did not read for `timeout_s` seconds.
         """
-        payload = pickle.dumps(frame, protocol=5)
-        self.sock.setblocking(True)
+        buffers: list[pickle.PickleBuffer] = []
+        payload = pickle.dumps(frame, protocol=5, buffer_callback=buffers.append)
+        parts: list[Any] = [payload, *(buffer.raw() for buffer in buffers)]
+        sizes = [len(part) for part in parts]
+        header = _HEADER.pack(len(parts)) + b"".join(_HEADER.pack(size) for size in sizes)
         self.sock.settimeout(timeout_s)
         try:
-            self.sock.sendall(_HEADER.pack(len(payload)))
-            self.sock.sendall(payload)  # apart: a result of 200 MB is not copied once more
+            for part in (header, *parts):
+                self.sock.sendall(part)
         except TimeoutError:
             raise
         except OSError as error:
@@ -82,12 +86,17 @@ class Channel:
         self.sock.close()
 
     def _begin_frame(self) -> None:
-        self._in_header = True
-        self._room = bytearray(_HEADER.size)
+        self._awaits = "count"  # then "sizes", then "part" for each of them
+        self._sizes: list[int] = []
+        self._parts: list[bytearray] = []
+        self._begin_part(_HEADER.size)
+
+    def _begin_part(self, size: int) -> None:
+        self._room = bytearray(size)
         self._filled = 0
 
     def _fill(self) -> tuple[Any] | None:
-        """Read once into the room of the present frame; return the frame in a tuple if complete."""
+        """Read once into the room of the present part; return the frame in a tuple if complete."""
         try:
             with memoryview(self._room) as view:
                 size = self.sock.recv_into(view[self._filled :])
@@ -99,14 +108,29 @@ class Channel:
         self._filled += size
         if self._filled < len(self._room):
             return None
-        if self._in_header:
-            self._in_header = False
-            self._room = bytearray(_HEADER.unpack(self._room)[0])
-            self._filled = 0
+        return self._end_part()
+
+    def _end_part(self) -> tuple[Any] | None:
+        """Go on from a part that is complete: the count, the sizes, then part after part."""
+        if self._awaits == "count":
+            (count,) = _HEADER.unpack(self._room)
+            self._awaits = "sizes"
+            self._begin_part(count * _HEADER.size)
             return None
-        room = self._room
+        if self._awaits == "sizes":
+            self._sizes = [size for (size,) in _HEADER.iter_unpack(self._room)]
+            self._awaits = "part"
+        else:
+            self._parts.append(self._room)
+        while len(self._parts) < len(self._sizes):
+            size = self._sizes[len(self._parts)]
+            if size > 0:
+                self._begin_part(size)
+                return None
+            self._parts.append(bytearray())
+        frame, *buffers = self._parts
         self._begin_frame()
-        return (pickle.loads(room),)
+        return (pickle.loads(frame, buffers=buffers),)
 
 
 def select_readable(sock: socket.socket, timeout_s: float = 0.0) -> bool:

@@ -186,7 +186,7 @@ def outcome_of(
 ) -> Outcome:
     """Gather what a supervisor saw; results are unpacked here."""
     results = [
-        None if rank.packed_result is None else payload.loads(rank.packed_result)
+        None if rank.packed_result is None else payload.loads_apart(rank.packed_result)
         for rank in supervisor.ranks
     ]
     return Outcome(

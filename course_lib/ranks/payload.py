@@ -28,8 +28,8 @@ _remembered: dict[str, None] = {}  # names of sources, oldest first
 class _Pickler(cloudpickle.Pickler):
     """cloudpickle with the file names of code kept and tensors as plain data."""
 
-    def __init__(self, file: io.BytesIO) -> None:
-        super().__init__(file, protocol=5)
+    def __init__(self, file: io.BytesIO, apart: list[pickle.PickleBuffer] | None = None) -> None:
+        super().__init__(file, protocol=5, buffer_callback=None if apart is None else apart.append)
         self.file_names: set[str] = set()
 
     def reducer_override(self, obj: Any) -> Any:
@@ -101,6 +101,19 @@ def dumps(value: Any) -> bytes:
 def loads(data: bytes) -> Any:
     """Unpickle what `dumps` wrote."""
     return pickle.loads(data)
+
+
+def dumps_apart(value: Any) -> tuple[bytes, list[pickle.PickleBuffer]]:
+    """Pickle like `dumps`, with the bytes of tensors and arrays apart: they are not copied."""
+    file = io.BytesIO()
+    buffers: list[pickle.PickleBuffer] = []
+    _Pickler(file, buffers).dump(value)
+    return file.getvalue(), buffers
+
+
+def loads_apart(packed: tuple[bytes, list[Any]]) -> Any:
+    """Unpickle what `dumps_apart` wrote; tensors take over the buffers that came."""
+    return pickle.loads(packed[0], buffers=packed[1])
 
 
 def _dumps_with_names(value: Any) -> tuple[bytes, set[str]]:

@@ -48,7 +48,7 @@ class RankOutcome:
     """
 
     rank: int
-    packed_result: bytes | None = None
+    packed_result: tuple[bytes, list[Any]] | None = None
     error: dict[str, Any] | None = None
     exit_code: int | None = None
     ended_at_s: float | None = None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import queue
 import signal
 import socket
@@ -150,9 +151,9 @@ def _run_code(job: Job) -> Any:
     return None
 
 
-def _pack_result(result: Any) -> bytes:
+def _pack_result(result: Any) -> tuple[bytes, list[pickle.PickleBuffer]]:
     try:
-        return payload.dumps(result)
+        return payload.dumps_apart(result)
     except Exception as error:
         raise TypeError(
             f"the result ({type(result).__name__}) can't be sent back: {error}; "

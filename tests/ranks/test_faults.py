@@ -9,15 +9,15 @@ import threading
 
 import pytest
 
-from course_lib.bench import _faults
+from course_lib.bench import _fault_table, _faults
 from course_lib.ranks import RankError, launch, run_ranks
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
-@pytest.mark.parametrize("case", _faults.CASES, ids=lambda case: case.name)
-def test_a_fault_shows_its_first_cause_and_leaves_ranks_usable(case: _faults.Case) -> None:
-    shown, _ = _faults.try_case(case)
+@pytest.mark.parametrize("case", _fault_table.CASES, ids=lambda case: case.name)
+def test_a_fault_shows_its_first_cause_and_leaves_ranks_usable(case: _fault_table.Case) -> None:
+    shown, _ = _fault_table.try_case(case)
     assert shown.startswith(case.shows) if case.shows else shown == ""
     assert launch(_faults.says_who_it_is, world_size=2) == [0, 1]
 
