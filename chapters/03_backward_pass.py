@@ -238,7 +238,7 @@ _ = autograd_graph(
 #
 # *Along a way multiply, over all ways add.*
 #
-# **Predict.** $f(x) = 3x$. What is the slope of $y = x + f(x)$ by $x$? And if the second way
+# **Predict.** $f(x) = 3x$. What is the slope of $y = x + f(x)$ by $x$? And if one of the ways
 # were forgotten?
 
 # %% id="03-twice" slideshow={"slide_type": "subslide"}
@@ -254,11 +254,12 @@ _ = autograd_graph(
 
 # %% id="03-twice-check" slideshow={"slide_type": "skip"}
 d_y = torch.full((4, 3), 1 / 12)  # a mean of 12 numbers: each has the slope 1/12
-d_through = (d_y * (1 - torch.tanh(x @ weight) ** 2)) @ weight.T  # the way through f
+d_through = (d_y * (1 - torch.tanh(x @ weight) ** 2)) @ weight.T  # section 4 says why
 reference = torch.autograd.grad(loss, x)[0]
 assert torch.allclose(d_y + d_through, reference, rtol=1e-12)
 assert not torch.allclose(d_through, reference, rtol=0.1)  # one way alone is wrong
 print("the way past f and the way through f, added, are x's gradient")
+print("with f(x) = 3x: slope 1 + 3 = 4; one way alone would say 1, or 3")
 
 # %% [markdown] id="03-twice-notes" slideshow={"slide_type": "notes"}
 # (3 min) Slope 1 + 3 = 4. The "1" is why residual networks can be deep: whatever the layers do,

@@ -635,15 +635,14 @@ ratios = {
     "width 256": seconds_ratio(256, 8, 64),
 }
 ratios["width 512"] = seconds_ratio(512, 4, 64)
-_ = backward_over_forward(ratios, title="The wider the block, the nearer to 2")
+_ = backward_over_forward(ratios, title="What the clock says: one block, by hand")
 
 # %% [markdown] id="04-cost-answer" slideshow={"slide_type": "skip"}
 # **Answer.** Exactly 2 in matrix products; so a training step costs about 3 forward passes, and 4
-# with recomputation, a third more. Your picture shows this machine's **seconds**. In a wide block
-# matrix products take nearly all the time, and the ratio comes near 2. In our narrow one, GELU, softmax
-# and the norms take as long as the products, and they cost about the same both ways: the ratio is
-# nearer 1. With $2N$ FLOPs forward for each token and $N$ parameters, a step costs $6N$: that number
-# returns in chapter 06.
+# with recomputation, a third more. Your picture shows this machine's **seconds**. There GELU, softmax and
+# the norms count, too, which cost about the same both ways, and products of other shapes run at other
+# speeds. So the clock says *about* 2, mostly between 1 and 2½. With $2N$ FLOPs forward for each token
+# and $N$ parameters, a step costs $6N$: that number returns in chapter 06.
 
 # %% [markdown] id="04-cost-notes" slideshow={"slide_type": "notes"}
 # (3 min) Nudging would cost two forward passes for each of a hundred thousand parameters. The

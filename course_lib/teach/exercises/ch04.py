@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from course_lib.teach.checking import Exercise, Wrong, describe, expect_close, expect_unchanged
 from course_lib.teach.checking.expect import Mistake
@@ -70,14 +71,11 @@ def _norm_case(leading: tuple[int, ...], dtype: torch.dtype) -> tuple[tuple, tup
     weight = torch.randn(5, dtype=dtype).requires_grad_()
     bias = torch.randn(5, dtype=dtype).requires_grad_()
     d_y = torch.randn(*leading, 5, dtype=dtype)
-    # Not torch's layer norm: watched, its first call would take seconds.
-    centred = x - x.mean(dim=-1, keepdim=True)
-    inverse_std = (centred.square().mean(dim=-1, keepdim=True) + 1e-5).rsqrt()
-    normalised = centred * inverse_std
-    y = normalised * weight + bias
+    y = F.layer_norm(x, (5,), weight, bias)
     expected = torch.autograd.grad((y * d_y).sum(), (x, weight, bias))
-    kept = (normalised.detach(), inverse_std.detach(), weight.detach(), d_y)
-    return kept, expected
+    centred = x.detach() - x.detach().mean(dim=-1, keepdim=True)
+    inverse_std = (centred.square().mean(dim=-1, keepdim=True) + 1e-5).rsqrt()
+    return (centred * inverse_std, inverse_std, weight.detach(), d_y), expected
 
 
 def _norm_mistakes(n: Tensor, inverse_std: Tensor, weight: Tensor, d_y: Tensor) -> list:
@@ -140,7 +138,7 @@ def _norm_mistakes(n: Tensor, inverse_std: Tensor, weight: Tensor, d_y: Tensor) 
 
 
 @LAYER_NORM.property(
-    "it equals autograd through every step of layer norm",
+    "it equals autograd through torch's layer norm",
     cases={"[4, D]": (4,), "[2, 3, D]": (2, 3), "[2, 1, 3, D]": (2, 1, 3)},
     likely="Write the shape beside each tensor: means over the last dimension, sums over the rest.",
 )
@@ -200,13 +198,13 @@ def _attention_case(
     torch.manual_seed(7)
     leaves = [torch.randn(sizes, dtype=dtype).requires_grad_() for _ in range(3)]
     d_y = torch.randn(sizes, dtype=dtype)
-    # Not torch's fused attention: watched, its first call would take seconds.
-    later = torch.ones(sizes[2], sizes[2], dtype=torch.bool).triu(1)
-    scores = leaves[0] @ leaves[1].transpose(-2, -1) / math.sqrt(sizes[3])
-    pattern = scores.masked_fill(later, -math.inf).softmax(-1)
-    expected = torch.autograd.grad((pattern @ leaves[2] * d_y).sum(), leaves)
+    q, k, v = leaves
+    y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    expected = torch.autograd.grad((y * d_y).sum(), leaves)
     q, k, v = (leaf.detach() for leaf in leaves)
-    return (q, k, v, pattern.detach(), d_y), expected
+    later = torch.ones(sizes[2], sizes[2], dtype=torch.bool).triu(1)
+    scores = (q @ k.transpose(-2, -1) / math.sqrt(sizes[3])).masked_fill(later, -math.inf)
+    return (q, k, v, scores.softmax(-1), d_y), expected
 
 
 def _attention_mistakes(q: Tensor, k: Tensor, v: Tensor, pattern: Tensor, d_y: Tensor) -> list:
@@ -248,7 +246,7 @@ def _attention_mistakes(q: Tensor, k: Tensor, v: Tensor, pattern: Tensor, d_y: T
 
 
 @ATTENTION_BACKWARD.property(
-    "it equals autograd through softmax and both products",
+    "it equals autograd through torch's attention",
     cases={"one head": (1, 1, 4, 3), "B 2, H 3, T 5, K 4": (2, 3, 5, 4)},
     likely="Go back one step at a time, and write the shape beside each tensor.",
 )

@@ -124,7 +124,7 @@ def autograd_graph(
         first = next(iter(graph.nodes))
         x, y = places[first]
         axes.text(x, y + 0.36, output_name, ha="center", weight="bold", fontsize=12, color=BLACK)
-        axes.set(xlim=(-0.6, columns - 0.25), ylim=(-0.6, rows - 0.35), title=title)
+        axes.set(xlim=(-0.6, columns - 0.25), ylim=(-0.6, rows - 0.5), title=title)
         axes.axis("off")
         axes.text(
             0.5, -0.06, "← the backward pass, with the gradient that it hands on",

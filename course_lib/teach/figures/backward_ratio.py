@@ -35,5 +35,5 @@ def backward_over_forward(
         axes.set_xlim(0, 1.3 * max(expected, *ratios.values()))
         axes.set(xlabel="backward / forward, in seconds on this machine", title=title)
         axes.grid(axis="x", color=LIGHT)
-        axes.legend(loc="lower right")
+        axes.figure.legend(loc="outside lower right")
     return axes
