@@ -24,7 +24,7 @@ WRONG = {
         (
             "one shift for all rows",
             LOG + "    s = z - z.max()\n    return s - s.exp().sum(-1, keepdim=True).log()",
-            "rows of 500 and of -500",
+            "rows of 900 and of -900",
         ),
         ("forgets the sum", LOG + "    return z - z.amax(-1, keepdim=True)", "The sum is missing"),
         (
@@ -177,7 +177,7 @@ RIGHT = {
             "    return z - (m + torch.log(torch.sum(torch.exp(z - m), dim=-1, keepdim=True)))",
         ),
         (
-            "einops-free, by unsqueeze",
+            "keeps dimensions by unsqueeze",
             LOG + "    m = z.amax(-1).unsqueeze(-1)\n"
             "    total = (z - m).exp().sum(-1).unsqueeze(-1)\n"
             "    return z - m - total.log()",
@@ -210,4 +210,12 @@ RIGHT = {
             "    return ((m * n).sum() / n.sum().clamp(min=1)).item()",
         ),
     ],
+}
+
+SURVIVORS = {
+    "02.2": {"line 4: sign or `not` dropped": "of a vector, dimension 1 is the new last one"},
+    "02.3": {
+        "line 3: 0.0 became -0.0": "a zero is a zero",
+        "line 3: elements 0 and 1 swapped": "0 and 0.0 add up alike, and the result is a float",
+    },
 }

@@ -83,12 +83,12 @@ def _equals_torch(answer: LogSoftmax, shape: tuple[int, ...]) -> None:
     cases={
         "[1000, 0]": [[1000.0, 0.0]],
         "[-1000, -1000]": [[-1000.0, -1000.0]],
-        "rows of 500 and of -500": [[500.0, 499.0], [-500.0, -499.0]],
+        "rows of 900 and of -900": [[900.0, 899.0], [-900.0, -899.0]],
     },
     likely="Take each row's own largest logit off before the exponential.",
 )
 def _no_overflow(answer: LogSoftmax, rows: list[list[float]]) -> None:
-    logits = torch.tensor(rows)
+    logits = torch.tensor(rows, dtype=torch.float64)
     expect_close(answer(logits.clone()), functional.log_softmax(logits, -1))
 
 
@@ -250,6 +250,7 @@ def _mistaken_joins(means: list[float], counts: list[int]) -> Mistakes:
     cases={
         "2.0 over 1 token, 4.0 over 3": ([2.0, 4.0], [1, 3]),
         "2.0 over 3, 15.0 over 2": ([2.0, 15.0], [3, 2]),
+        "3.0 over 1 token, alone": ([3.0], [1]),
         "four ranks": ([0.5, 3.0, 1.25, 2.0], [7, 2, 4, 1]),
     },
     likely="Add mean × count over the parts, then divide by the sum of the counts.",
