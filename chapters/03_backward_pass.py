@@ -553,9 +553,7 @@ def embedding_backward(
 # %% id="03-embedding-check" slideshow={"slide_type": "subslide"}
 table = torch.randn(13, 4, requires_grad=True)
 tokens, d_y = torch.tensor([3, 1, 4, 1, 5]), torch.randn(5, 4)
-rows, saved = embedding(
-    tokens, table
-)  # `saved` keeps the tokens and the number of rows
+rows, saved = embedding(tokens, table)  # saved: the tokens, the number of rows
 reference = torch.autograd.grad(rows, table, d_y)[0]
 assert torch.allclose(embedding_backward(saved, d_y), reference, rtol=1e-12)
 
@@ -602,7 +600,7 @@ _ = belief_minus_truth(
 # %% [markdown] id="03-ce-answer" slideshow={"slide_type": "skip"}
 # **Answer.** Negative: raising the right logit lowers the loss. The gradient is the *error* itself, as
 # a probability. An answer held with 99 % and right gets almost no correction; one held with 99 %
-# and wrong gets the largest there is. It never exceeds 1 in size, however wrong the model was.
+# and wrong gets nearly the largest there is. It never exceeds 1 in size, however wrong the model was.
 
 # %% [markdown] id="03-ce-notes" slideshow={"slide_type": "notes"}
 # (3 min) One of the nicest formulas of the field: two complicated functions, and the slope of

@@ -261,7 +261,7 @@ assert torch.allclose(y, causal_attention(q, k, v)[0])  # the same answer withou
 
 d_c = torch.autograd.grad(y, c, d_y := torch.randn_like(y))[0]
 d_k = causal_attention_backward(saved, d_y)[1]
-assert d_c.norm() < 1e-12 * d_k.norm() * d_k.numel()
+assert d_c.norm() < 1e-12 * d_k.norm()
 print("a key bias changes nothing, and its gradient is 0 but for rounding")
 
 # %% [markdown] id="04-key-answer" slideshow={"slide_type": "skip"}
@@ -365,7 +365,7 @@ check("04.3", my_block_backward)
 # ## 4 · The whole model
 #
 # Head, final norm, blocks in reverse order, the two embeddings: `gradients_by_hand` does nothing else
-# (`course_lib/backward/model.py`, under 20 lines). It starts with $p - y$ at the logits.
+# (`course_lib/backward/model.py`, about 20 lines). It starts with $p - y$ at the logits.
 #
 # It claims a hundred thousand gradients. The reference: torch's own layer norm, GELU and attention
 # (`kernels="fused"`), and autograd through all of it.
@@ -580,8 +580,9 @@ _ = bytes_kept(
 
 # %% [markdown] id="04-recompute-answer" slideshow={"slide_type": "skip"}
 # **Answer.** Not in a single bit: the same arithmetic is done twice. The work grows by one more forward
-# pass. Autograd on our readable layers keeps more than we do, since it doesn't know that a single
-# number of ours will do; torch's fused layers keep less. The deeper the model, the more recomputation
+# pass. Autograd on our readable layers keeps more than we do: what each small operation needs, not
+# what each layer needs. Torch's fused layers bring backward functions of their own, as ours do, and keep
+# the least. The deeper the model, the more recomputation
 # saves: with $L$ blocks it keeps $L$ inputs and one block instead of $L$ blocks.
 
 # %% [markdown] id="04-recompute-notes" slideshow={"slide_type": "notes"}
