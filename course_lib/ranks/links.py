@@ -104,7 +104,9 @@ class Throttled:
         self._free_at_s = start_s + size_bytes / self.bandwidth_bytes_per_s
         arrival = torch.tensor([self._free_at_s + self.latency_s], dtype=torch.float64)
         parts = [self.link.isend(arrival, dst), self.link.isend(tensor, dst)]
-        return _Slowed(parts, torch.tensor([self._free_at_s]), tensor, [arrival])
+        # In float64: seconds since the start of the machine don't fit into a float32.
+        free_at = torch.tensor([self._free_at_s], dtype=torch.float64)
+        return _Slowed(parts, free_at, tensor, [arrival])
 
     def irecv(self, tensor: Tensor, src: int) -> Transfer:
         """See Link."""
