@@ -53,7 +53,6 @@ def _mistaken_attentions(q: Tensor, k: Tensor, v: Tensor) -> Mistakes:
     nothing = torch.zeros_like(future)
     shares = torch.softmax(q @ k.transpose(-2, -1) * scale, -1)
     itself = torch.ones(tokens, tokens, dtype=torch.bool).triu(0)
-    right = {"scale": scale, "forbidden": future}
     return [
         (
             _attend(q, k, v, scale=scale, forbidden=nothing),
@@ -82,10 +81,13 @@ def _mistaken_attentions(q: Tensor, k: Tensor, v: Tensor) -> Mistakes:
             "Divide by √K: you multiplied.",
         ),
         (
-            _attend(k, q, v, **right),
+            _attend(k, q, v, scale=scale, forbidden=future),
             "Queries and keys have changed places: a row of scores belongs to one query.",
         ),
-        (_attend(q, k, v, dim=-2, **right), "The softmax goes over the keys, the last dimension."),
+        (
+            _attend(q, k, v, scale=scale, forbidden=future, dim=-2),
+            "The softmax goes over the keys, the last dimension.",
+        ),
         (
             shares.masked_fill(future, 0) @ v,
             "You masked after the softmax: the shares of a row no longer add up to 1. "
@@ -141,11 +143,11 @@ def _no_peeking(answer: Attention) -> None:
     likely="Take the largest score off before the exponential, as `softmax` above does.",
 )
 def _large_scores(answer: Attention) -> None:
-    inputs = [200 * tensor.float() for tensor in _attention_inputs((1, 1, 4, 3))]
-    copies = [tensor.clone() for tensor in inputs]
-    expected = functional.scaled_dot_product_attention(*copies, is_causal=True)
-    expect_close(answer(*inputs), expected)
-    for name, now, before in zip("qkv", inputs, copies, strict=True):
+    q, k, v = (200 * tensor.float() for tensor in _attention_inputs((1, 1, 4, 3)))
+    copies = q.clone(), k.clone(), v.clone()
+    expected = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    expect_close(answer(q, k, v), expected)
+    for name, now, before in zip("qkv", (q, k, v), copies, strict=True):
         expect_unchanged(now, before, name)
 
 
@@ -204,7 +206,8 @@ def _given_to_attend(answer: InHeads, case: tuple[int, int, int, int]) -> None:
         calls.append(parts)
         return torch.zeros(shape[0], heads, shape[1], shape[2] // heads)
 
-    answer(*(tensor.clone() for tensor in inputs), heads, spy)
+    q, k, v = (tensor.clone() for tensor in inputs)
+    answer(q, k, v, heads, spy)
     expect_equal(len(calls), 1, what="calls of `attend`")
     for name, got, given in zip("qkv", calls[0], inputs, strict=True):
         mistakes = _mistaken_splits(given, heads)
@@ -241,9 +244,9 @@ def _mistaken_joins(parts: Tensor) -> Mistakes:
 def _joined(answer: InHeads, case: tuple[int, int, int, int]) -> None:
     batch, heads, tokens, head_width = case
     torch.manual_seed(5)
-    inputs = torch.randn(3, batch, tokens, heads * head_width)
+    q, k, v = torch.randn(3, batch, tokens, heads * head_width)
     returned = torch.randn(case)
-    got = answer(*inputs, heads, lambda q, k, v: returned.clone())
+    got = answer(q, k, v, heads, lambda q, k, v: returned.clone())
     expected = torch.cat(list(returned.unbind(1)), dim=-1)
     expect_close(got, expected, mistakes=_mistaken_joins(returned))
 
