@@ -201,7 +201,7 @@ ADDITION_STEPS = {4: 1000, 5: 2000, 6: 3000}
 # A character model of a text: 4 layers, 4 heads, width 128, 64 characters at once.
 TEXT_SETTINGS: dict[str, Any] = {
     "task": "text",
-    "steps": 1800,
+    "steps": 1900,
     "batch_size": 12,
     "peak_lr": 4e-3,
     "final_lr": 1e-4,
