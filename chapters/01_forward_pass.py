@@ -643,7 +643,7 @@ print("windows", tuple(windows.shape), "→ outputs", tuple(product.shape))
 # **Predict.** Which piece costs most FLOPs: the projections to Q, K and V, the attention between
 # tokens, or the MLP?
 
-# %% id="01-cost" slideshow={"slide_type": "subslide"}
+# %% id="01-cost" slideshow={"slide_type": "subslide"} tags=["hide-input"]
 costs = model_costs(config, batch=256, tokens=T)
 print(f"{'piece':18}{'parameters':>11}{'MFLOPs':>9}{'MB':>7}{'FLOPs/byte':>12}")
 for piece, cost in {**costs, "all": total(costs.values())}.items():
