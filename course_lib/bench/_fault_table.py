@@ -9,6 +9,7 @@ show; here they are timed.
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import threading
@@ -165,7 +166,9 @@ def fault_table() -> list[dict[str, str]]:
 
     from course_lib.ranks import launch
 
+    importlib.import_module("torch")  # as a notebook has: a tensor that comes back needs it
     launch(_faults.says_who_it_is)  # starts what ranks are forked from, which stays
+    time.sleep(3.0)  # it loads the rest of torch while it is idle
     before = {child.pid for child in psutil.Process().children(recursive=True)}
     descriptors = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
     rows = []
