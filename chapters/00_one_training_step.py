@@ -25,10 +25,10 @@
 #
 # 1. Name the six stages of a training step (训练步) in order.
 # 2. Read a model's answer as probabilities, and compute its loss (损失) by hand.
-# 3. Explain a gradient (梯度) as a nudge, and check one against autograd.
+# 3. Explain a gradient (梯度) as a nudge, and check one that PyTorch has found.
 # 4. Compute a parameter update (参数更新), and say why it goes *against* the gradient.
-# 5. Show that four processes with a quarter of the data each find the gradient that one
-#    process finds with all of it.
+# 5. Show that four processes, each with a quarter of the data, together find the gradient
+#    that one process finds with all of it.
 
 # %% [markdown] id="00-goals-notes" slideshow={"slide_type": "notes"}
 # (1 min) Goal 5 is what the second half of the course is about: on a cluster the same step is
@@ -41,7 +41,7 @@
 # - A **model** is a function with many adjustable numbers inside, its **parameters** (参数).
 # - To **train** is to adjust them until the function's answers are right.
 # - PyTorch calls a model like a function: `model(inputs)`.
-# - `...grad` is where PyTorch leaves a gradient. What that is comes in section 4.
+# - `parameter.grad` is where PyTorch leaves a gradient. What that is comes in section 4.
 #
 # If this cell runs, you know enough tensor arithmetic for this chapter:
 
@@ -56,30 +56,38 @@ assert table.mean(dim=1).tolist() == [2.0, 5.0]  # one mean for each row
 # ## Training is homework
 #
 # A pupil does the exercises, checks the answers, finds out what caused the mistakes, and
-# corrects that. Then come the next exercises. A model trains in the same way. If there are many
+# changes how it works. Then come the next exercises. A model trains in the same way. If there are many
 # pupils, there is one more stage: the class agrees on **one** correction for all.
 
 # %% id="00-setup" tags=["hide-input"] slideshow={"slide_type": "fragment"}
 import math
 
+import numpy as np
 import torch.distributed as dist
 from torch import Tensor
 
 from course_lib.config import preset
-from course_lib.data.addition import SYMBOLS, Addition, decode, encode, is_heldout
+from course_lib.data.addition import (
+    SYMBOLS,
+    Addition,
+    Problems,
+    decode,
+    encode,
+    is_heldout,
+)
 from course_lib.data.sharding import shard
 from course_lib.forward.model import Transformer
 from course_lib.loss import cross_entropy
 from course_lib.ranks import launch
 from course_lib.ranks.runtime import rank, world_size
-from course_lib.teach.exercises import check
+from course_lib.teach.exercises import check, hint
 from course_lib.teach.figures.classroom import classroom
 from course_lib.teach.figures.gradients import gradients_of_ranks, slope_at
 from course_lib.teach.figures.probabilities import probability_bars
 from course_lib.teach.figures.ranks import before_after
 from course_lib.teach.figures.stages import stage_seconds, training_loop
 from course_lib.teach.figures.training import loss_and_score
-from course_lib.teach.widgets.step_size import step_size_explorer
+from course_lib.teach.widgets.descent import descent_explorer
 from course_lib.train.evaluate import evaluate
 from course_lib.train.fit import start_run
 from course_lib.train.step import StageClock, train_step
@@ -93,10 +101,11 @@ _ = training_loop(title="One training step, six stages, again and again")
 # %% [markdown] id="00-data-text" slideshow={"slide_type": "slide"}
 # ## 1 · The homework: data and tokens
 #
-# Our model learns to add. `347+586=3390` means 347 + 586 = 0933, with the answer written **from
+# Our model learns to add. `347+586=3390` means 347 + 586 = 0933 (always four digits), with the answer written **from
 # right to left**, the way you add by hand: ones first, and carry.
 #
-# A model reads numbers, not letters. So each of 13 symbols has a number (`_` is an empty place).
+# A model reads numbers, not letters. So each of 13 symbols has a number (`_` stands for an
+# answer's place that is still empty).
 # A piece of text that has a number is called a **token** (词元).
 #
 # **Predict.** How many tokens is this problem, with its answer? Which of them should the model
@@ -113,8 +122,8 @@ assert decode(tokens) == problem
 assert int(answer[::-1]) == 347 + 586  # read backwards, the answer is the sum
 
 # %% [markdown] id="00-data-answer" slideshow={"slide_type": "fragment"}
-# **Answer.** 12 tokens. Only the last four, `3390`, are the model's work: the other eight are
-# the question. Nobody can predict which numbers a question will hold, so they don't count.
+# **Answer.** 12 tokens. Only the last four, `3390`, are the model's work. The other eight are the
+# question: they are given, not asked, so they don't count.
 
 # %% [markdown] id="00-data-notes" slideshow={"slide_type": "notes"}
 # (2 min) Written from right to left, each digit depends only on digits already known and a
@@ -124,10 +133,12 @@ assert int(answer[::-1]) == 347 + 586  # read backwards, the answer is the sum
 # ### A batch, and what it hides
 #
 # The model does many problems at once: a **batch** (批次). In every row, the **target** at each
-# place is simply the *next* token of the row. A **mask** says which targets count.
+# place is simply the *next* token of the row: the first 11 tokens are inputs, the last 11 targets.
+# A **mask** says which targets count: the four of the answer.
 #
 # A batch has 256 rows. One problem in ten is never trained on. These **held-out** problems are
-# the exam: a model that has merely learnt its homework by heart would fail it.
+# the exam: a model that has merely learnt its homework by heart would fail it. (586+347 is held
+# out together with 347+586, or one would give the other away.)
 
 # %% id="00-batch" slideshow={"slide_type": "fragment"}
 homework = Addition(digits=3, seed=0)
@@ -138,11 +149,19 @@ print("next   ", decode(batch.targets[0]))
 print("counts ", "".join("#" if counts else "." for counts in batch.mask[0]))
 assert torch.equal(batch.inputs[:, 1:], batch.targets[:, :-1])  # moved by one place
 
+
 # %% id="00-heldout" slideshow={"slide_type": "skip"}
+def text_is_heldout(text: str) -> bool:
+    """Is this problem, such as "347+586=339", kept for the exam?"""
+    a, b = text.split("=")[0].split("+")
+    return is_heldout(Problems(np.array([int(a)]), np.array([int(b)]))).item()
+
+
 exam = homework.heldout()
 assert is_heldout(exam).all()
+assert not any(text_is_heldout(decode(row)) for row in batch.inputs)
 assert len(exam.a) >= 2000
-print(f"{len(exam.a)} exam problems, none of them in any batch; the first three:")
+print(f"{len(exam.a)} exam problems, none of them in the batch; the first three:")
 for a, b in list(zip(*exam, strict=True))[:3]:
     print(f"  {a} + {b}")
 
@@ -150,7 +169,7 @@ for a, b in list(zip(*exam, strict=True))[:3]:
 # ## 2 · Doing the exercises: the forward pass (前向计算)
 #
 # Show a model a picture and it does not say "cat". It says: cat 70 %, dog 20 %, something else
-# 10 %. An answer is a **probability for every possible answer**.
+# 10 %. What comes out is a list: one **probability** for each possible answer.
 
 # %% id="00-cat" slideshow={"slide_type": "fragment"}
 _ = probability_bars(
@@ -168,13 +187,13 @@ _ = probability_bars(
 # out, one for each symbol that may come next. **Softmax** turns scores into probabilities:
 # positive, and 1 in total.
 #
-# **Predict.** The model has learnt nothing yet. How likely does it hold the right first digit of
-# 347+586 to be?
+# **Predict.** The model has learnt nothing yet. What probability does it give to `3`, the first
+# token of the right answer to 347+586?
 
 
 # %% id="00-model" slideshow={"slide_type": "subslide"}
 def new_model() -> Transformer:
-    """The same untrained model every time; 64-bit numbers, so that checks are sharp."""
+    """The same untrained model every time, in 64-bit numbers (to compare well)."""
     torch.manual_seed(0)
     config = preset("addition").model(homework.vocab_size, homework.context)
     return Transformer(config).double()
@@ -195,7 +214,7 @@ _ = probability_bars(
 
 # %% [markdown] id="00-model-answer" slideshow={"slide_type": "skip"}
 # **Answer.** About 1 in 13, or 8 %, as for every other symbol. It is not wrong on purpose: it
-# has no opinion.
+# has hardly any opinion.
 #
 # How a Transformer gets from tokens to logits is chapter 01. For now it is a function with about
 # a hundred thousand parameters.
@@ -212,7 +231,9 @@ _ = probability_bars(
 #
 # $$\text{loss} = -\ln p$$
 #
-# Sure and right ($p = 1$): loss 0. The less it believed in the truth, the larger the loss.
+# Sure and right ($p = 1$): loss 0. The less it believed in the truth, the larger the loss:
+# believing only 1 % in it costs 4.6. Over a batch, the loss is the mean over the tokens that count.
+# (Because of the natural logarithm its unit has a name, the *nat*.)
 #
 # **Predict.** The cat at 70 %: is its loss nearer to 0.36, 0.70 or 1.20? And what is the loss of
 # a model that gives each of 13 symbols the same chance?
@@ -222,9 +243,9 @@ print(f"the cat at 70 %:      -ln 0.70   = {-math.log(0.70):.3f}")
 print(f"no idea, 13 symbols:  -ln (1/13) = {-math.log(1 / 13):.3f}")
 assert math.isclose(-math.log(1 / 13), math.log(13))
 
-# %% id="00-loss-batch" slideshow={"slide_type": "fragment"}
 p_all = torch.softmax(model(batch.inputs), dim=-1)  # [256, 11, 13]
-p_right = p_all.gather(-1, batch.targets.unsqueeze(-1)).squeeze(-1)  # [256, 11]
+# at each place, the probability of its target: [256, 11]
+p_right = p_all.gather(-1, batch.targets.unsqueeze(-1)).squeeze(-1)
 loss_by_hand = -p_right[batch.mask].log().mean()
 
 loss = cross_entropy(model(batch.inputs), batch.targets, batch.mask)
@@ -245,8 +266,8 @@ print("the loss starts within 0.1 of ln 13")
 #
 # The backward pass finds the slopes of **all** parameters in one go.
 #
-# **Predict.** We now do the same for a single parameter with a nudge by 0.0001 up and down. In
-# how many digits will the two slopes agree?
+# **Predict.** We nudge one parameter by 0.0001 up and down, and compare the slope with what the
+# backward pass says. Will they agree in 2 digits, in 4, or in 6?
 
 # %% id="00-backward" slideshow={"slide_type": "subslide"}
 loss.backward()  # fills .grad of every parameter
@@ -257,7 +278,9 @@ print(f"{count:,} parameters, each with its own gradient")
 assert weight.grad.shape == weight.shape
 
 # %% id="00-nudge" slideshow={"slide_type": "subslide"}
-place = divmod(weight.grad.abs().argmax().item(), weight.shape[1])  # the steepest one
+place = divmod(
+    weight.grad.abs().argmax().item(), weight.shape[1]
+)  # row, column of the steepest
 
 
 @torch.no_grad()
@@ -280,12 +303,13 @@ print("the nudge and .grad agree to at least six digits")
 offsets = [tenth / 10 for tenth in range(-10, 11)]
 _ = slope_at(
     offsets, [loss_after_nudge(offset) for offset in offsets], gradient,
-    title="The gradient is the slope of the loss, seen from one parameter",
+    title="The gradient of one parameter is the slope of the loss there",
 )  # fmt: skip
 
 # %% [markdown] id="00-slope-text" slideshow={"slide_type": "fragment"}
 # **What this proved.** `.grad` is no magic: it is what a nudge would have told you. But a
-# nudge costs two forward passes for *each* parameter, a backward pass costs about two for *all*.
+# nudge costs two forward passes for *each* parameter; a backward pass does the arithmetic of about
+# two, for *all* of them.
 
 # %% [markdown] id="00-backward-notes" slideshow={"slide_type": "notes"}
 # (4 min) The dashed line is the gradient's prediction. Near the dot it lies on the curve, and
@@ -351,8 +375,8 @@ check("00.1", my_update)
 # **Predict.** One step against the gradient, for all parameters. Then the same step *with* it.
 # What happens to the loss each time?
 #
-# How large may a step be? Move the slider below. (On a slide or a printed page you see its first
-# position.)
+# How large may a step be? Move the slider below: each curve takes seven steps with one rate. (On a
+# slide or a printed page you see its first position.)
 
 
 # %% id="00-uphill" slideshow={"slide_type": "fragment"}
@@ -371,24 +395,46 @@ downhill, uphill = loss_after_step(0.1), loss_after_step(-0.1)
 assert downhill < loss.item() < uphill
 print("against the gradient: the loss is lower; with the gradient: it is higher")
 
+
 # %% id="00-rate" slideshow={"slide_type": "subslide"} tags=["hide-input"]
-rates = [0, 0.1, 0.2, 0.5, 1, 2, 3, 4, 5, 6, 8]
-step_size_explorer(rates, [loss_after_step(rate) for rate in rates], start=4)
+def losses_on_the_way(rate: float, steps: int = 8) -> list[float]:
+    """Start afresh and update again and again on one batch; the loss before each."""
+    walker, losses = new_model(), []
+    for _ in range(steps):
+        walker.zero_grad()
+        now = cross_entropy(walker(batch.inputs), batch.targets, batch.mask)
+        losses.append(now.item())
+        now.backward()
+        with torch.no_grad():
+            for parameter in walker.parameters():
+                parameter -= rate * parameter.grad
+    return losses
+
+
+ways = {rate: losses_on_the_way(rate) for rate in (0.02, 0.1, 0.2, 0.5, 1.0)}
+assert ways[0.1][-1] < ways[0.02][-1] < ways[0.1][0] < ways[1.0][-1]
+descent_explorer(ways, start=0.1)
+
+# %% [markdown] id="00-rate-after" slideshow={"slide_type": "skip"}
+# **Answer.** With 0.02 the loss falls surely, but slowly; with 0.1 faster. With 0.5 the first step
+# is the best of all, and then it jumps about; with 1 it explodes. The gradient is right only
+# nearby, and a large step leaves the place that it told of.
 
 # %% [markdown] id="00-uphill-notes" slideshow={"slide_type": "notes"}
-# (3 min) Let the room choose rates. Nobody can tell the best rate beforehand: it depends on
-# the model and on the moment, which is why real training changes it over time.
+# (3 min) Let the room choose rates. Nobody can tell the best rate beforehand: it depends on the
+# model and on the moment, which is why real training changes it over time.
 
 # %% [markdown] id="00-ranks-text" slideshow={"slide_type": "slide"}
 # ## 6 · Many pupils, one correction: sync
 #
-# On a cluster many processes train one model together. Each is called a **rank** and has a
-# number. Nothing is shared: each has its own memory, and they can only send messages.
+# On a cluster (many computers joined by a network) many programs train one model together. Each
+# is called a **rank** and has a number, from 0 on. Nothing is shared: each has its own memory, and
+# they can only send each other messages.
 #
 # Four ranks hold 10, 20, 30 and 40. **AllReduce** (全归约) adds up what all hold and gives
-# **everyone** the sum; divided by four it is the mean.
+# **everyone** the sum.
 #
-# **Predict.** What does rank 3 hold afterwards?
+# **Predict.** What does rank 3 hold after AllReduce? And after dividing by four?
 
 
 # %% id="00-allreduce" slideshow={"slide_type": "subslide"}
@@ -401,8 +447,9 @@ def meet(values: list[int]) -> float:
 
 before = [10, 20, 30, 40]
 after = launch(meet, before, world_size=4)  # four real processes
-assert after == [25.0, 25.0, 25.0, 25.0]
+assert after == [25.0, 25.0, 25.0, 25.0]  # everyone had the sum, 100; then ÷ 4
 
+# %% id="00-allreduce-figure" slideshow={"slide_type": "subslide"} tags=["hide-input"]
 _ = before_after(
     before, after, "all_reduce ÷ 4", title="All ranks end with the same number"
 )
@@ -442,21 +489,24 @@ own, agreed = zip(*launch(on_each_rank, world_size=4), strict=True)
 whole = gradient_of(batch)  # one process, all 256 rows
 
 assert all((own[r] - whole).abs().max() > 1e-3 for r in range(4))  # alone: all wrong
-assert all(torch.equal(agreed[r], agreed[0]) for r in range(4))  # together: equal bits
+assert all(
+    torch.equal(agreed[r], agreed[0]) for r in range(4)
+)  # together: all the same
 assert (agreed[0] - whole).abs().max() < 1e-6  # and right
 print("four different gradients; their average is the whole batch's, within 1e-6")
 
-# %% id="00-sync-figure" slideshow={"slide_type": "fragment"} tags=["hide-input"]
+# %% id="00-sync-figure" slideshow={"slide_type": "subslide"} tags=["hide-input"]
 few = whole.abs().topk(8).indices
 _ = gradients_of_ranks(
     [gradient[few] for gradient in own], agreed[0][few], whole[few],
-    title="Alone, each rank is off; averaged, they find the whole batch's gradient",
+    title="Alone each rank is off; their average is right (8 steepest parameters)",
 )  # fmt: skip
 
 # %% [markdown] id="00-sync-after" slideshow={"slide_type": "skip"}
-# **What this proved.** With a quarter of the work each, four ranks got exactly the correction
-# that one process would have made. This is **data parallel** (数据并行) training. Had each rank
-# corrected itself by its own gradient, there would now be four different models.
+# **What this proved.** With a quarter of the work each, four ranks got the correction that one
+# process would have made, up to rounding. This is **data parallel** (数据并行) training. Had each
+# rank corrected itself by its own gradient, there would now be four different models. The plain
+# mean was right because the quarters are equally large; what if they are not?
 
 # %% [markdown] id="00-sync-notes" slideshow={"slide_type": "notes"}
 # (4 min) Point at one column: four markers, the black dash is their mean, the grey bar what one
@@ -471,7 +521,8 @@ _ = gradients_of_ranks(
 # - `gradients` is a list of P tensors of one shape, `counts` a list of P whole numbers.
 # - Predict first: rank 0 has 3 rows with mean 2, rank 1 has 2 rows with mean 15. Is the mean of
 #   all five rows 8.5?
-# - A rank may hold no row at all. Only arithmetic, no ranks needed; leave the inputs as they are.
+# - A rank may hold no row at all; its gradient is then a tensor of zeros.
+# - Only arithmetic, no ranks needed; leave the inputs as they are. `hint("00.2")` helps.
 #
 # <details><summary>Hint</summary>
 #
@@ -498,16 +549,17 @@ check("00.2", my_average)
 # %% [markdown] id="00-train-text" slideshow={"slide_type": "slide"}
 # ## 7 · Again and again: the training loop (训练循环)
 #
-# One step makes the model a little less wrong. `train_step` is what you have just seen, all six
-# stages in under 30 lines, and the loop repeats it. The optimizer is **AdamW**: it also goes
-# against the gradient, in steps that it sizes for each parameter (chapter 05). `start_run` makes
-# the data, a fresh model and the optimizer; "fused" means torch's own fast layers for ours.
+# One step makes the model a little less wrong, so it is repeated. `train_step` holds the six
+# stages that you have just seen. An **optimizer** makes the updates; ours, AdamW, also goes against
+# the gradient, in steps that it sizes for each parameter (chapter 05). With one process there is
+# nobody to agree with, and the sync does nothing.
 #
-# **Predict.** 400 steps of 256 problems. There are a million problems, and the exam has 4,096
-# that were never trained on. What share of the exam will be right, in every digit?
+# **Predict.** 500 steps of 256 problems are 128,000, of a million that there are. What share of the
+# 4,096 exam problems will be right, in every digit? (The cell takes about half a minute.)
 
 # %% id="00-train" slideshow={"slide_type": "subslide"}
-run = start_run(preset("addition", steps=400, kernels="fused"))
+# a fresh model, with torch's own fast ("fused") layers, and all that training needs
+run = start_run(preset("addition", kernels="fused"))
 losses, exam_scores = [], {0: evaluate(run.model, run.data, run.sync).exact_match}
 
 for step in range(run.config.steps):
@@ -526,17 +578,17 @@ print("over 99 % of the exam is right in every digit")
 _ = loss_and_score(losses, exam_scores, title="From knowing nothing to over 99 % right")
 
 # %% [markdown] id="00-train-after" slideshow={"slide_type": "skip"}
-# **What this proved.** The exam problems were never in a batch, so the model has learnt to *add*,
-# not to remember. Look at both curves: the loss falls at once, as the model learns what answers
-# look like. Then it rests, until the model finds out how to add. In all that time hardly an
-# answer is right in all four digits. The loss is what training can follow downhill; the score is
-# what we want.
+# **What this proved.** The exam problems were never in a batch, so the model has learnt to *add*
+# three-digit numbers, not to remember. Look at both curves: the loss falls from the first step, as
+# the model learns what answers look like. Then it hardly moves, until the model finds out how to
+# add, and in all that time hardly an answer is right in all four digits. The loss is what training
+# can follow downhill; the score is what we want.
 
 # %% id="00-trained-bars" slideshow={"slide_type": "subslide"} tags=["hide-input"]
 logits = run.model(encode("347+586=").unsqueeze(0))[0, -1].detach()
 _ = probability_bars(
     torch.softmax(logits, dim=-1), SYMBOLS, truth="3",
-    title="The same model after training: sure, and right",
+    title="The trained model: sure, and right",
     xlabel="next token after 347+586=",
 )  # fmt: skip
 
@@ -552,14 +604,14 @@ _ = probability_bars(
 # | data | the next problems | little |
 # | forward | logits | arithmetic |
 # | loss | one number | little |
-# | backward | a gradient for every parameter | arithmetic: about 2 × forward |
+# | backward | a gradient for every parameter | arithmetic: about twice the forward's |
 # | sync | one gradient for all ranks | the **network** |
 # | update | new parameters | memory traffic |
 #
 # **Predict.** On two ranks of this machine, which stage takes the most time?
 
 
-# %% id="00-cost" slideshow={"slide_type": "subslide"}
+# %% id="00-cost" slideshow={"slide_type": "subslide"} tags=["hide-input"]
 def seconds_per_stage(steps: int = 30) -> dict[str, float]:
     """Train a few steps on every rank; the seconds of each stage in one step."""
     run, clock = start_run(preset("addition")), StageClock()
@@ -571,14 +623,14 @@ def seconds_per_stage(steps: int = 30) -> dict[str, float]:
 
 seconds = launch(seconds_per_stage, world_size=2)[0]
 assert list(seconds) == ["data", "forward", "loss", "backward", "sync", "update"]
-_ = stage_seconds(seconds, title="The seconds of one step on two ranks, by stage")
+_ = stage_seconds(seconds, title="The time of one step on two ranks, by stage")
 
 # %% [markdown] id="00-cost-after" slideshow={"slide_type": "skip"}
-# Your picture will differ from your neighbour's: it is this machine's. Backward is the longest.
-# Sync is short here, because two ranks of one machine send a few hundred kilobytes through its
-# memory. On a thousand GPUs it is gigabytes over cables, in every step, and while a GPU waits
-# for them it earns nothing. That is why AI clusters are built around their networks, and why
-# the course ends there.
+# Your picture will differ from your neighbour's: it is this machine's. Backward is usually the
+# longest, with about twice the forward's arithmetic. Sync is a small part here, because two ranks
+# of one machine send each other a few hundred kilobytes through its memory. On a thousand GPUs it
+# is gigabytes over cables, in every step, and a GPU that waits for them does no useful work. That
+# is why AI clusters are built around their networks, which the last chapters are about.
 
 # %% [markdown] id="00-cost-notes" slideshow={"slide_type": "notes"}
 # (2 min) A 7 B model has 7 billion gradients, 14 GB in bfloat16, to be averaged in every step.
@@ -606,29 +658,33 @@ my_order = ["data", "forward", "loss", "backward", "sync", "update"]
 check("00.3", my_order)
 
 # %% [markdown] id="00-class-text" slideshow={"slide_type": "slide"}
-# ## The whole step in one picture
+# ## From forward to update in one picture
 #
-# Each pupil works alone, the answers are checked, the mistakes are found. Then the class agrees
-# on one correction, the mean of all, and every pupil makes the same one. So they all stay equal.
+# Each pupil works alone, and the answers are checked. Each finds its own mistake: that is its
+# gradient (0 for the pupil who was right). The class agrees on the mean of all four, and every
+# pupil makes that same correction. So they all stay equal.
 
 # %% id="00-class" slideshow={"slide_type": "fragment"} tags=["hide-input"]
 _ = classroom(title="A class of four that learns as one")
 
 # %% [markdown] id="00-class-notes" slideshow={"slide_type": "notes"}
-# (1 min) −4, +2, +1 and −3 have the mean −1: look for it in the fourth and fifth scene.
+# (1 min) −4, +2, 0 and −2 have the mean −1: look for it in the fourth and fifth scene.
 
 # %% [markdown] id="00-summary" slideshow={"slide_type": "slide"}
 # ## Summary
 #
 # 1. One step: **data → forward → loss → backward → sync → update**.
 # 2. A model answers with a probability for every token; its loss is $-\ln p$(right answer), and
-#    starts near $\ln V$.
+#    starts near $\ln V$, with $V$ symbols.
 # 3. A gradient is the slope that a nudge would find; backward finds all of them at once.
 # 4. The gradient points uphill: new = old − learning rate × gradient.
 # 5. Ranks that average their gradients make the step that one process would have made.
 
 # %% [markdown] id="00-formulas" slideshow={"slide_type": "skip"}
 # ## Formula sheet
+#
+# $p$: probability of the right answer · $V$: symbols · $L$: loss · $w$: a parameter · $P$: ranks ·
+# $n_r$: rows of rank $r$
 #
 # | | |
 # |---|---|

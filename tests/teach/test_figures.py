@@ -6,7 +6,7 @@ import torch
 from matplotlib import pyplot as plt
 
 from course_lib.teach.figures.classroom import classroom
-from course_lib.teach.figures.gradients import gradients_of_ranks, slope_at, step_size
+from course_lib.teach.figures.gradients import descent, gradients_of_ranks, slope_at
 from course_lib.teach.figures.probabilities import probability_bars
 from course_lib.teach.figures.ranks import before_after
 from course_lib.teach.figures.stages import stage_seconds, training_loop
@@ -55,10 +55,14 @@ def test_every_rank_has_its_own_marker():
     assert len(set(markers)) == 4
 
 
-@pytest.mark.parametrize(("chosen", "verdict"), [(1, "lower"), (2, "higher"), (0, "as before")])
-def test_step_size_says_what_the_step_did(chosen, verdict):
-    axes = step_size([0, 0.1, 1.0], [2.0, 1.0, 5.0], chosen)
+@pytest.mark.parametrize(
+    ("rate", "verdict"), [(0.1, "goes down"), (1.0, "ends higher than it began")]
+)
+def test_descent_says_where_the_loss_went(rate, verdict):
+    axes = descent({0.1: [2.5, 2.2, 2.0], 1.0: [2.5, 2.1, 9.0]}, rate)
     assert axes.get_title(loc="left").endswith(verdict)
+    stressed = [line for line in axes.lines if line.get_marker() == "o"]
+    assert stressed[0].get_ydata()[-1] == {0.1: 2.0, 1.0: 9.0}[rate]
 
 
 def test_before_after_shows_every_ranks_values():

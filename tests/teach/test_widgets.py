@@ -4,12 +4,13 @@ import ipywidgets
 import matplotlib
 import pytest
 
-from course_lib.teach.figures.gradients import step_size
+from course_lib.teach.figures.gradients import descent
 from course_lib.teach.widgets.base import PictureWidget
-from course_lib.teach.widgets.step_size import step_size_explorer
+from course_lib.teach.widgets.descent import descent_explorer
 
 matplotlib.use("Agg")
 PNG = b"\x89PNG"
+WAYS = {0.1: [2.5, 2.2, 2.0], 1.0: [2.5, 2.1, 9.0]}
 
 
 def slider_of(widget):
@@ -21,16 +22,16 @@ def image_of(widget):
 
 
 def test_moving_the_slider_changes_the_picture():
-    widget = step_size_explorer([0, 0.1, 0.2], [2.0, 1.0, 3.0], start=1)
+    widget = descent_explorer(WAYS, start=0.1)
     first = image_of(widget).value
-    slider_of(widget).value = 2
+    slider_of(widget).value = 1.0
     assert image_of(widget).value[:4] == PNG
     assert image_of(widget).value != first
 
 
 def test_the_static_picture_is_part_of_the_output_and_stays_the_first():
-    widget = step_size_explorer([0, 0.1, 0.2], [2.0, 1.0, 3.0], start=1)
-    slider_of(widget).value = 2
+    widget = descent_explorer(WAYS, start=0.1)
+    slider_of(widget).value = 1.0
     bundle = widget._repr_mimebundle_()
     assert bundle["image/png"] == widget.static_png
     assert bundle["image/png"] != image_of(widget).value
@@ -42,7 +43,7 @@ def test_an_error_while_drawing_is_shown_beside_the_picture():
     def draw(index):
         if index == 2:
             raise RuntimeError("no such <thing>")
-        return step_size([0, 1], [2.0, 1.0], index)
+        return descent(WAYS, 0.1)
 
     slider = ipywidgets.IntSlider(value=0, min=0, max=2)
     widget = PictureWidget(draw, {"index": slider}, alt="a test")
@@ -52,6 +53,6 @@ def test_an_error_while_drawing_is_shown_beside_the_picture():
     assert widget.children[2].value == ""
 
 
-def test_rates_without_losses_are_refused():
-    with pytest.raises(ValueError, match="3 rates, 2 losses"):
-        step_size_explorer([0, 0.1, 0.2], [2.0, 1.0], start=0)
+def test_a_start_that_is_no_rate_is_refused():
+    with pytest.raises(ValueError, match=r"start is 0\.3: use one of 0\.1, 1"):
+        descent_explorer(WAYS, start=0.3)

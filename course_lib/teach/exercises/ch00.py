@@ -178,13 +178,14 @@ def _inputs_stay(answer: Average) -> None:
 
 
 STAGES = ("data", "forward", "loss", "backward", "sync", "update")
+NAMES = ", ".join(sorted(STAGES))  # not in their order: that is the question
 REASONS = {
     "forward": "The model can't answer a problem that it hasn't read.",
     "loss": "The loss compares an answer with the right one: there must be an answer first.",
     "backward": "The backward pass starts at the loss: without one there is nothing to trace back.",
     "sync": "The ranks agree on gradients: the backward pass must have made them first.",
     "update": (
-        "An update before the sync uses each rank's own gradient: the replicas drift apart. "
+        "An update before the sync uses each rank's own gradient: the models drift apart. "
         "Agree first, then correct."
     ),
 }
@@ -203,13 +204,18 @@ ORDER = Exercise(
 
 @ORDER.property("it is a list with each of the six stages once")
 def _six_stages(order: list[str]) -> None:
-    expected = f"a list of {', '.join(STAGES)} in the right order"
-    expect(isinstance(order, list | tuple), expected=expected, came=describe(order))
+    expected = f"a list of the six stages: {NAMES}, but in the right order"
+    expect(
+        isinstance(order, list | tuple),
+        expected=expected,
+        came=describe(order),
+        likely='Write a list of six strings: ["…", "…"].',
+    )
     if ... in order:
         raise Wrong("a stage at every place", describe(list(order)), "One place is still blank.")
     for stage in order:
         if stage not in STAGES:
-            known = f"Write the names as they stand in the text: {', '.join(STAGES)}."
+            known = f"Write the names as they stand in the text: {NAMES}."
             raise Wrong("names of stages", describe(stage), known)
     missing = [stage for stage in STAGES if stage not in order]
     twice = [stage for stage in STAGES if list(order).count(stage) > 1]

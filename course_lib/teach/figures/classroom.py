@@ -22,9 +22,9 @@ PANELS = (
     ("update", "all corrected\nalike"),
 )
 SHEETS = {
-    "forward": ("7+5=?", "8+4=?", "6+3=?", "9+9=?"),
-    "loss": ("7+5=21", "8+4=10", "6+3=9", "9+9=81"),
-    "backward": ("−4", "+2", "+1", "−3"),
+    "forward": ("3+5=?", "2+4=?", "6+3=?", "1+7=?"),
+    "loss": ("3+5=2", "2+4=7", "6+3=9", "1+7=9"),
+    "backward": ("−4", "+2", "0", "−2"),
     "sync": ("", "", "", ""),
     "update": ("−1",) * 4,
 }
@@ -114,7 +114,7 @@ def _pupil(axes: Axes, x: float, y: float, colour: str, sheet: str, mark: str) -
 
 
 def _round_table(axes: Axes, x: float, y: float, seats: list[tuple[float, float]]) -> None:
-    """All four talk to each other and end with one number, the mean of −4, +2, +1 and −3."""
+    """All four talk to each other and end with one number, the mean of −4, +2, 0 and −2."""
     for seat_x, seat_y in seats:
         axes.plot([x, seat_x], [y, seat_y + 0.1], color=STAGE_COLOURS["sync"], lw=2, zorder=1.5)
     axes.add_patch(Circle((x, y), 0.3, fc="white", ec=STAGE_COLOURS["sync"], lw=2.5, zorder=3))

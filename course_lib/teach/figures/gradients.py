@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
+from matplotlib.ticker import NullLocator
 from torch import Tensor
 
 from course_lib.teach.figures.style import (
@@ -103,39 +104,31 @@ def gradients_of_ranks(
     return axes
 
 
-def step_size(
-    rates: Sequence[float], losses: Sequence[float], chosen: int, *, title: str | None = None
-) -> Axes:
-    """Draw the loss after one step of each learning rate, and mark the chosen one.
+def descent(ways: Mapping[float, Sequence[float]], chosen: float) -> Axes:
+    """Draw the losses of a few updates with one learning rate, those of other rates pale behind.
 
     Args:
-        rates: learning rates tried, ascending, the first may be 0 (no step).
-        losses: the loss on the same batch after a step of that rate (nats per token).
-        chosen: the index of the marked rate.
-        title: the finding; None lets the marked point speak.
+        ways: learning rate -> the loss before each update (nats per token), the first before any.
+        chosen: the rate that stands out; one of `ways`.
     """
-    start, here = losses[0], losses[chosen]
-    verdict = "lower" if here < start else "higher" if here > start else "as before"
+    losses = ways[chosen]
+    verdict = "goes down" if losses[-1] < losses[0] else "ends higher than it began"
     with course_style():
-        _, axes = new_axes(7.5, 3.4)
-        axes.plot(rates, losses, "-", color=BLUE)
-        axes.axhline(start, color=GREY, linestyle=":", label="before the step")
-        axes.plot([rates[chosen]], [here], "o", color=VERMILION, markersize=12, zorder=5)
-        axes.annotate(
-            f"{here:.2f}",
-            (rates[chosen], here),
-            xytext=(0, 12),
-            textcoords="offset points",
-            ha="center",
-            fontsize=12,
-            fontweight="bold",
-        )
-        if title is None:
-            title = f"A step with rate {rates[chosen]:g}: the loss is {verdict}"
-        span = max(losses) - min(losses) or 1.0
-        axes.set_ylim(min(losses) - 0.12 * span, max(losses) + 0.22 * span)
+        _, axes = new_axes(8.0, 3.4)
+        for rate, values in ways.items():
+            if rate != chosen:
+                axes.plot(range(len(values)), values, color=LIGHT, linewidth=2)
+        axes.plot(range(len(losses)), losses, "o-", color=VERMILION, markersize=7, zorder=5)
+        axes.axhline(losses[0], color=GREY, linestyle=":", label="before the first step")
+        axes.set_yscale("log")
+        highest = max(max(values) for values in ways.values())
+        ticks = [tick for tick in (1, 2, 3, 5, 10, 20, 30, 50, 100) if tick <= 1.2 * highest]
+        axes.set_yticks(ticks, [str(tick) for tick in ticks])
+        axes.yaxis.set_minor_locator(NullLocator())
         axes.set(
-            xlabel="learning rate", ylabel="loss after the step\n(nats per token)", title=title
+            xlabel="steps taken",
+            ylabel="loss (nats per token)",
+            title=f"With learning rate {chosen:g} the loss {verdict}",
         )
         axes.grid(color=LIGHT)
         axes.legend(loc="upper left")
