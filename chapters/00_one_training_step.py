@@ -62,19 +62,11 @@ assert table.mean(dim=1).tolist() == [2.0, 5.0]  # one mean for each row
 # %% id="00-setup" tags=["hide-input"] slideshow={"slide_type": "fragment"}
 import math
 
-import numpy as np
 import torch.distributed as dist
 from torch import Tensor
 
 from course_lib.config import preset
-from course_lib.data.addition import (
-    SYMBOLS,
-    Addition,
-    Problems,
-    decode,
-    encode,
-    is_heldout,
-)
+from course_lib.data.addition import SYMBOLS, Addition, decode, encode
 from course_lib.data.sharding import shard
 from course_lib.forward.model import Transformer
 from course_lib.loss import cross_entropy
@@ -87,7 +79,7 @@ from course_lib.teach.figures.probabilities import probability_bars
 from course_lib.teach.figures.ranks import before_after
 from course_lib.teach.figures.stages import stage_seconds, training_loop
 from course_lib.teach.figures.training import loss_and_score
-from course_lib.teach.widgets.descent import descent_explorer
+from course_lib.teach.widgets.learning_rate import learning_rate_explorer
 from course_lib.train.evaluate import evaluate
 from course_lib.train.fit import start_run
 from course_lib.train.step import StageClock, train_step
@@ -151,19 +143,12 @@ assert torch.equal(batch.inputs[:, 1:], batch.targets[:, :-1])  # moved by one p
 
 
 # %% id="00-heldout" slideshow={"slide_type": "skip"}
-def text_is_heldout(text: str) -> bool:
-    """Is this problem, such as "347+586=339", kept for the exam?"""
-    a, b = text.split("=")[0].split("+")
-    return is_heldout(Problems(np.array([int(a)]), np.array([int(b)]))).item()
-
-
 exam = homework.heldout()
-assert is_heldout(exam).all()
-assert not any(text_is_heldout(decode(row)) for row in batch.inputs)
-assert len(exam.a) >= 2000
-print(f"{len(exam.a)} exam problems, none of them in the batch; the first three:")
-for a, b in list(zip(*exam, strict=True))[:3]:
-    print(f"  {a} + {b}")
+exam_texts = {f"{a:03}+{b:03}" for a, b in zip(*exam, strict=True)}
+homework_texts = {decode(row).split("=")[0] for row in batch.inputs}
+assert len(exam_texts) >= 2000
+assert not exam_texts & homework_texts
+print(f"{len(exam_texts)} exam problems, none of them in the batch")
 
 # %% [markdown] id="00-forward-text" slideshow={"slide_type": "slide"}
 # ## 2 · Doing the exercises: the forward pass (前向计算)
@@ -413,7 +398,7 @@ def losses_on_the_way(rate: float, steps: int = 8) -> list[float]:
 
 ways = {rate: losses_on_the_way(rate) for rate in (0.02, 0.1, 0.2, 0.5, 1.0)}
 assert ways[0.1][-1] < ways[0.02][-1] < ways[0.1][0] < ways[1.0][-1]
-descent_explorer(ways, start=0.1)
+learning_rate_explorer(ways, start=0.1)
 
 # %% [markdown] id="00-rate-after" slideshow={"slide_type": "skip"}
 # **Answer.** With 0.02 the loss falls surely, but slowly; with 0.1 faster. With 0.5 the first step
@@ -625,17 +610,16 @@ seconds = launch(seconds_per_stage, world_size=2)[0]
 assert list(seconds) == ["data", "forward", "loss", "backward", "sync", "update"]
 _ = stage_seconds(seconds, title="The time of one step on two ranks, by stage")
 
+# %% [markdown] id="00-cost-notes" slideshow={"slide_type": "notes"}
+# (2 min) A 7 B model has 7 billion gradients, 14 GB in bfloat16, to be averaged in every step.
+
 # %% [markdown] id="00-cost-after" slideshow={"slide_type": "skip"}
 # Your picture will differ from your neighbour's: it is this machine's. Backward is usually the
 # longest, with about twice the forward's arithmetic. Sync is a small part here, because two ranks
 # of one machine send each other a few hundred kilobytes through its memory. On a thousand GPUs it
 # is gigabytes over cables, in every step, and a GPU that waits for them does no useful work. That
 # is why AI clusters are built around their networks, which the last chapters are about.
-
-# %% [markdown] id="00-cost-notes" slideshow={"slide_type": "notes"}
-# (2 min) A 7 B model has 7 billion gradients, 14 GB in bfloat16, to be averaged in every step.
-
-# %% [markdown] id="00-ex3-text" slideshow={"slide_type": "skip"}
+#
 # ### Exercise 00.3 · Put the six stages in order
 #
 # Bring the six stages of one training step into the order in which they run.

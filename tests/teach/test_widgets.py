@@ -6,7 +6,7 @@ import pytest
 
 from course_lib.teach.figures.gradients import descent
 from course_lib.teach.widgets.base import PictureWidget
-from course_lib.teach.widgets.descent import descent_explorer
+from course_lib.teach.widgets.learning_rate import learning_rate_explorer
 
 matplotlib.use("Agg")
 PNG = b"\x89PNG"
@@ -22,7 +22,7 @@ def image_of(widget):
 
 
 def test_moving_the_slider_changes_the_picture():
-    widget = descent_explorer(WAYS, start=0.1)
+    widget = learning_rate_explorer(WAYS, start=0.1)
     first = image_of(widget).value
     slider_of(widget).value = 1.0
     assert image_of(widget).value[:4] == PNG
@@ -30,7 +30,7 @@ def test_moving_the_slider_changes_the_picture():
 
 
 def test_the_static_picture_is_part_of_the_output_and_stays_the_first():
-    widget = descent_explorer(WAYS, start=0.1)
+    widget = learning_rate_explorer(WAYS, start=0.1)
     slider_of(widget).value = 1.0
     bundle = widget._repr_mimebundle_()
     assert bundle["image/png"] == widget.static_png
@@ -55,4 +55,4 @@ def test_an_error_while_drawing_is_shown_beside_the_picture():
 
 def test_a_start_that_is_no_rate_is_refused():
     with pytest.raises(ValueError, match=r"start is 0\.3: use one of 0\.1, 1"):
-        descent_explorer(WAYS, start=0.3)
+        learning_rate_explorer(WAYS, start=0.3)
