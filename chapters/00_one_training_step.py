@@ -645,8 +645,8 @@ check("00.3", my_order)
 # ## From forward to update in one picture
 #
 # Each pupil works alone, and the answers are checked. Each finds its own mistake: that is its
-# gradient (0 for the pupil who was right). The class agrees on the mean of all four, and every
-# pupil makes that same correction. So they all stay equal.
+# gradient (0 for the pupil who was right). The class agrees on the mean of all four gradients, −1,
+# and every pupil takes the same step against it. So they all stay equal.
 
 # %% id="00-class" slideshow={"slide_type": "fragment"} tags=["hide-input"]
 _ = classroom(title="A class of four that learns as one")

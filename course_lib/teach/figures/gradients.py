@@ -117,7 +117,7 @@ def descent(ways: Mapping[float, Sequence[float]], chosen: float) -> Axes:
         _, axes = new_axes(8.0, 3.4)
         for rate, values in ways.items():
             if rate != chosen:
-                axes.plot(range(len(values)), values, color=LIGHT, linewidth=2)
+                axes.plot(range(len(values)), values, color="#B8B8B8", linewidth=1.8)
         axes.plot(range(len(losses)), losses, "o-", color=VERMILION, markersize=7, zorder=5)
         axes.axhline(losses[0], color=GREY, linestyle=":", label="before the first step")
         axes.set_yscale("log")
