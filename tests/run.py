@@ -6,6 +6,7 @@ printed are pytest's own, unless something failed.
 """
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -58,6 +59,8 @@ def main(names: list[str]) -> int:
     if unknown:
         print(f"There is no part {unknown[0]!r}; there are {', '.join(PARTS)}.", file=sys.stderr)
         return 2
+    # A job in the background ignores Ctrl-C, and its children with it; the tests send some.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     failed = [name for name in names or PARTS if not run_part(name)]
     if failed:
         print(f"\nFailed: {', '.join(failed)}", flush=True)

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 from course_lib.errors import UserError
-from course_lib.ranks import RankError, RankTimeoutError, launch, run_ranks
+from course_lib.ranks import RankError, RankTimeoutError, launch, run_ranks, runtime
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -146,18 +146,16 @@ def test_the_time_limit_says_where_each_rank_was() -> None:
 
 def test_an_interrupt_twice_in_a_row_ends_every_rank(capsys) -> None:
     def wait_for_each_other() -> None:
+        runtime.emit("about to wait")
         dist.recv(torch.zeros(2), (dist.get_rank() + 1) % dist.get_world_size())
 
-    def interrupt() -> None:
-        time.sleep(0.3)
-        for _ in range(2):
+    def interrupt(rank: int, event: object) -> None:
+        if rank == 0:  # from here on, launch watches its ranks
+            signal.raise_signal(signal.SIGINT)
             signal.raise_signal(signal.SIGINT)
 
-    thread = threading.Thread(target=interrupt)
-    thread.start()
     with pytest.raises(KeyboardInterrupt):
-        launch(wait_for_each_other, world_size=3)
-    thread.join()
+        launch(wait_for_each_other, world_size=3, on_event=interrupt)
     assert "interrupted: 3 ranks ended, none is left" in capsys.readouterr().out
     assert launch(sum_of_ranks, 0.0, world_size=2) == [1.0, 1.0]
 
