@@ -160,7 +160,7 @@ WRONG = {
         (
             "updates before the sync",
             'my_order = ["data", "forward", "loss", "backward", "update", "sync"]',
-            "the replicas drift apart",
+            "the models drift apart",
         ),
         (
             "measures the loss before there is an answer",
