@@ -247,8 +247,8 @@ assert torch.allclose(query, F.linear(n, *w.attention.query))
 # %% [markdown] id="01-scale-text" slideshow={"slide_type": "subslide"}
 # ### Why scores are scaled
 #
-# A score is a sum of K products. If queries and keys are of size 1, each product is as well, and
-# a sum of K independent ones has the size √K.
+# A score is a sum of K products. If the numbers in queries and keys are of size 1 (their standard
+# deviation), each product is as well, and a sum of K independent ones has the size √K.
 #
 # Softmax turns a row of scores into shares. **Predict.** What becomes of the largest share when
 # K grows from 1 to 1024 and nothing is done about it?
@@ -285,6 +285,8 @@ _ = sharpness(
 # $$p_i = \frac{e^{z_i}}{\sum_j e^{z_j}}$$
 #
 # Positive, and 1 in total. Adding the same number to all scores changes nothing: it cancels.
+# So a bias of the key, which adds the same to all scores of a query, would do nothing: our keys
+# have none.
 #
 # **Predict.** $e^{1000}$ is more than any float can hold. What is the softmax of `[1000, 1000]`
 # by the formula, and what should it be?
@@ -473,7 +475,7 @@ check("01.3", my_in_heads)
 # Attention only mixes vectors. The **MLP** works on each token alone: a linear layer up to F
 # numbers, a bend, a linear layer down to D. Without the bend, two linear layers would be one.
 # The bend is **GELU**: $x \cdot P(Z \le x)$ for a normally distributed $Z$: large inputs pass,
-# very negative ones become 0.
+# very negative ones become almost 0.
 
 # %% id="01-gelu" slideshow={"slide_type": "subslide"} tags=["hide-input"]
 inputs = torch.linspace(-4, 4, 81, dtype=torch.float64)
@@ -490,7 +492,8 @@ _ = gelu_curve(inputs, outputs, title="GELU: a smooth bend at zero")
 # ### A block, and its residual sums (残差)
 #
 # What attention finds is *added* to the vector that went in; so is what the MLP finds. A layer that
-# has nothing to say adds about 0, and nothing is lost on the way.
+# has nothing to say adds about 0, and nothing is lost on the way. The vectors that run through all
+# these sums are called the **residual stream**.
 
 
 # %% id="01-block" slideshow={"slide_type": "fragment"}
@@ -612,6 +615,8 @@ print("head of size 1:    it starts above 6, more than twice as high")
 # %% [markdown] id="01-conv-text" slideshow={"slide_type": "slide"}
 # ### Aside: convolution (卷积) is a matrix product, too
 #
+# (**Answer.** About 1/1024, 1 and 1024: $s \sqrt D$ is 1/2, 1 and 2, ten times over.)
+#
 # For images one often looks at neighbours only, with the same weights at every place: a 3 × 3
 # window slides over the picture, and each position gives a weighted sum of 9 pixels. Write every
 # window as a row (`unfold`), and it is one matrix product.
@@ -671,8 +676,8 @@ print(f"PyTorch's own attention on a CPU: {unseen:,}, not seen by the counter")
 # %% [markdown] id="01-seconds-text" slideshow={"slide_type": "subslide"}
 # ### Where the seconds go
 #
-# (**Answer.** The MLP: for each token and layer 8 D² products, and 3 D² for Q, K, V. With 11 tokens
-# there is little to attend to.)
+# (**Answer.** The MLP: for each token and layer 2 D F = 8 D² multiplications, as F = 4 D, and only
+# 3 D² for Q, K, V. With 11 tokens there is little to attend to.)
 #
 # Bytes are the least that must travel to and from memory. Norms, softmax, GELU and sums do about
 # one FLOP for each byte, the large products more than ten.
